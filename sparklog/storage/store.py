@@ -1,0 +1,152 @@
+"""The Store protocol: the few operations on which a log is built.
+
+Guarantees that every implementation gives, and that the conformance suite checks:
+
+1. `put_if_absent` is atomic: of all puts to one key at most one is `CREATED`, and its bytes
+   stand, whole, for ever after. Nobody ever sees a part of an object.
+2. A read after a completed write sees it; so does a listing.
+3. Listings of one folder come in key order (by UTF-8 bytes).
+4. With `durable=True` a completed write survives a crash of the machine.
+
+What it does not do: it knows nothing of tables or topics, never retries a conditional put behind
+the caller's back without saying so (`EXISTS` may be one's own earlier attempt: the committer reads
+it back), and never follows a key out of its root.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from sparklog.clock import Ids
+from sparklog.errors import InvalidInputError, StoreUnsuitableError
+from sparklog.names import PROBE_FOLDER
+
+
+class PutOutcome(enum.Enum):
+    """What is known after a conditional put."""
+
+    CREATED = "created"  # this call's bytes stand under the key
+    EXISTS = "exists"  # something stands there; it may be an earlier attempt of this very call
+    UNKNOWN = "unknown"  # applied, not applied, or still to be applied: nobody can say
+
+
+@dataclass(frozen=True)
+class ObjectInfo:
+    """One stored object. `modified_ms` is by the store's clock."""
+
+    key: str
+    size: int
+    modified_ms: int
+
+
+class Watcher(Protocol):
+    """Waits for new objects in some folders, so that a tailing reader need not spin."""
+
+    def wait(self, timeout_seconds: float) -> None:
+        """Return when something may have changed, on `wake`, or after the timeout."""
+        ...
+
+    def wake(self) -> None:
+        """Make a `wait` of another thread return at once."""
+        ...
+
+    def close(self) -> None:
+        """Release what the watcher holds."""
+        ...
+
+
+class Store(Protocol):
+    """A root under which objects are kept by key. Keys are relative, with `/` between parts."""
+
+    uri: str
+    """The root as a person writes it; never holds a secret."""
+    linger_ms_default: int
+    """How long a producer should gather records: what one commit costs on this store."""
+
+    def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
+        """The object's bytes from `start` to before `end`; ObjectNotFoundError if absent."""
+        ...
+
+    def put(self, key: str, data: bytes, *, durable: bool = True) -> None:
+        """Write the object whole, replacing what stood there."""
+        ...
+
+    def put_if_absent(self, key: str, data: bytes, *, durable: bool = True) -> PutOutcome:
+        """Write the object only if nothing stands there. The primitive on which safety rests.
+
+        Raises only what surely was not applied (no space, no permission).
+        """
+        ...
+
+    def head(self, key: str) -> ObjectInfo | None:
+        """What stands under the key, or None."""
+        ...
+
+    def list_from(self, folder: str, after: str = "") -> Iterator[ObjectInfo]:
+        """Objects directly in `folder` (ends with `/`) in key order, those after key `after`."""
+        ...
+
+    def list_folders(self, folder: str) -> Iterator[str]:
+        """Names of the folders directly in `folder`, in order."""
+        ...
+
+    def delete(self, key: str) -> None:
+        """Remove the object; no error if it is gone already."""
+        ...
+
+    def write_file(self, key: str, write: Callable[[Any], None], *, durable: bool = True) -> int:
+        """Write a new file through an Arrow output stream; returns its size.
+
+        `write` gets the open stream. If it raises, the key is left absent. The key must be unique:
+        this is for segments, which nobody reads before a commit names them.
+        """
+        ...
+
+    def open_input(self, key: str) -> Any:
+        """Open for pyarrow (a NativeFile): by memory map where the store is local."""
+        ...
+
+    def arrow_filesystem(self) -> tuple[Any, str]:
+        """A pyarrow file system and the root's path in it, for datasets."""
+        ...
+
+    def sync(self, keys: Iterable[str]) -> None:
+        """Make these objects survive a crash, if they were written without `durable`."""
+        ...
+
+    def watch(self, folders: Iterable[str]) -> Watcher:
+        """A watcher over these folders."""
+        ...
+
+    def close(self) -> None:
+        """Release connections and handles."""
+        ...
+
+
+def check_key(key: str) -> str:
+    """Return the key if it stays below the root, else raise."""
+    parts = key.split("/")
+    if not key or key.startswith("/") or "\0" in key or "." in parts or ".." in parts:
+        raise InvalidInputError(f"storage key {key!r} does not stay below the store's root")
+    return key
+
+
+def probe_put_if_absent(store: Store, ids: Ids) -> None:
+    """Refuse a store whose conditional put is not conditional, before anything depends on it."""
+    key = f"{PROBE_FOLDER}{ids.unique()}"
+    try:
+        first = store.put_if_absent(key, b"first", durable=False)
+        second = store.put_if_absent(key, b"second", durable=False)
+        if first is PutOutcome.UNKNOWN or second is PutOutcome.UNKNOWN:
+            return  # the store is failing, not unsuitable: the work itself will say so
+        if second is PutOutcome.CREATED or store.get(key) != b"first":
+            raise StoreUnsuitableError(
+                f"the store at {store.uri} overwrites on a conditional put: two writers could both "
+                "win the same commit, and records would be lost. Use a local disk, or an S3 server "
+                "that honours 'If-None-Match: *'"
+            )
+    finally:
+        store.delete(key)
