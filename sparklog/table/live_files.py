@@ -1,0 +1,101 @@
+"""The data files of a table, kept as columns as long as nobody asks for them one by one.
+
+A checkpoint may name a hundred thousand files. A writer never needs them, so they are loaded from
+the checkpoint only when first asked for, and stay an Arrow table; what came after the checkpoint
+is a small overlay of added and removed files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sparklog.table.actions import Add, Remove
+
+ADD_TYPE = pa.struct(
+    [
+        ("path", pa.string()),
+        ("partitionValues", pa.map_(pa.string(), pa.string())),
+        ("size", pa.int64()),
+        ("modificationTime", pa.int64()),
+        ("dataChange", pa.bool_()),
+        ("stats", pa.string()),
+    ]
+)
+REMOVE_TYPE = pa.struct(
+    [
+        ("path", pa.string()),
+        ("deletionTimestamp", pa.int64()),
+        ("dataChange", pa.bool_()),
+    ]
+)
+
+FileTables = tuple[pa.Table, pa.Table]
+"""Added and removed files of a checkpoint, with the fields of the two types above as columns."""
+
+
+def empty_tables() -> FileTables:
+    """The files of a table that has none."""
+    return pa.schema(ADD_TYPE).empty_table(), pa.schema(REMOVE_TYPE).empty_table()
+
+
+class LiveFiles:
+    """Live and lately removed files: a checkpoint's, loaded on demand, and those after it."""
+
+    def __init__(self, load: Callable[[], FileTables] = empty_tables) -> None:
+        """Start from a checkpoint whose files `load` reads when they are first needed."""
+        self._load = load
+        self._base: FileTables | None = None
+        self._added: dict[str, Add] = {}
+        self._removed: dict[str, Remove] = {}
+
+    def add(self, action: Add) -> None:
+        """Replay an add."""
+        self._removed.pop(action.path, None)
+        self._added[action.path] = action
+
+    def remove(self, action: Remove) -> None:
+        """Replay a remove."""
+        self._added.pop(action.path, None)
+        self._removed[action.path] = action
+
+    def adds(self) -> pa.Table:
+        """All live files as a table with the columns of `ADD_TYPE`."""
+        base, _ = self._tables()
+        gone = [*self._removed, *self._added]
+        if gone and base.num_rows:
+            named = pc.is_in(base["path"], value_set=pa.array(gone, pa.string()))
+            base = base.filter(pc.invert(named))
+        if not self._added:
+            return base
+        rows = [
+            {
+                "path": a.path,
+                "partitionValues": list(a.partition_values.items()),
+                "size": a.size,
+                "modificationTime": a.modification_time,
+                "dataChange": a.data_change,
+                "stats": a.stats,
+            }
+            for a in self._added.values()
+        ]
+        return pa.concat_tables([base, pa.Table.from_pylist(rows, schema=pa.schema(ADD_TYPE))])
+
+    def removes(self) -> Iterator[Remove]:
+        """Files removed and not yet forgotten."""
+        _, base = self._tables()
+        for row in base.to_pylist():
+            if row["path"] not in self._removed and row["path"] not in self._added:
+                yield Remove(row["path"], row["deletionTimestamp"], row["dataChange"])
+        yield from self._removed.values()
+
+    def paths(self) -> list[str]:
+        """The paths of all live files."""
+        return [str(path) for path in self.adds()["path"].to_pylist()]
+
+    def _tables(self) -> FileTables:
+        if self._base is None:
+            self._base = self._load()
+        return self._base
