@@ -1,0 +1,233 @@
+"""Segments: the data files of a topic-partition.
+
+A segment is one Parquet file of records in offset order, written before its offsets are known.
+Its name carries when it was begun and by whom (kind, id, epoch, sequence): that is what vacuum
+goes by, never the file's own times. Pages carry checksums, which readers verify, so a flipped bit
+is an error that names the file and never a wrong record. Keys and values are kept out of the
+statistics in the table log.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from sparklog.errors import CorruptSegmentError, ObjectNotFoundError
+from sparklog.log.schema import SEGMENT_SCHEMA
+from sparklog.storage import Store
+from sparklog.table.actions import Add
+
+ROW_GROUP_ROWS = 131_072
+UNIQUE_DIGITS = 16
+
+_ENCODINGS = {
+    "offset_delta": "DELTA_BINARY_PACKED",
+    "timestamp": "DELTA_BINARY_PACKED",
+    "key": "PLAIN",
+    "value": "PLAIN",
+    "headers.list.element.key": "PLAIN",
+    "headers.list.element.value": "PLAIN",
+}
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Who writes a segment: a plain producer, a transactional id or a Spark query."""
+
+    kind: str  # "producer", "transaction" or "query"
+    id: str
+    epoch: int
+    sequence: int
+
+    @property
+    def app_id(self) -> str:
+        """The name under which the table log keeps this writer's progress."""
+        return f"{self.kind}/{self.id}"
+
+
+def segment_path(partition: int, stamp_ms: int, writer: Writer, unique: str) -> str:
+    """The path of a new segment, relative to the topic's folder."""
+    who = f"{writer.kind}.{writer.id}.{writer.epoch}.{writer.sequence}"
+    return f"p{partition}/{stamp_ms:013d}-{who}-{unique[:UNIQUE_DIGITS]}.parquet"
+
+
+@dataclass(frozen=True)
+class WrittenSegment:
+    """A segment file that no commit names yet."""
+
+    partition: int
+    path: str
+    size: int
+    count: int
+    timestamp_min_us: int
+    timestamp_max_us: int
+
+    def to_add(self, base_offset: int, now_ms: int) -> Add:
+        """The action that puts it into the table at this offset."""
+        stats = {
+            "numRecords": self.count,
+            "minValues": {"offset_delta": 0, "timestamp": _iso(self.timestamp_min_us)},
+            "maxValues": {
+                "offset_delta": self.count - 1,
+                "timestamp": _iso(self.timestamp_max_us, round_up=True),
+            },
+            "nullCount": {"offset_delta": 0, "timestamp": 0},
+        }
+        return Add(
+            path=self.path,
+            partition_values={"partition": str(self.partition), "base_offset": str(base_offset)},
+            size=self.size,
+            modification_time=now_ms,
+            data_change=True,
+            stats=json.dumps(stats, separators=(",", ":")),
+        )
+
+
+def _iso(us: int, round_up: bool = False) -> str:
+    """Delta keeps timestamp bounds in milliseconds: widen them, never narrow them."""
+    ms = -(-us // 1000) if round_up else us // 1000
+    return f"{np.datetime64(ms, 'ms')}Z"
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A segment that a commit named: where it stands and which offsets it holds."""
+
+    path: str
+    partition: int
+    base_offset: int
+    last_offset: int
+    count: int
+    size: int
+    timestamp_min_us: int
+    timestamp_max_us: int
+
+    @classmethod
+    def from_add(cls, add: Add) -> Segment:
+        """Read the table log's words about it; a malformed entry stops the reader."""
+        try:
+            stats = json.loads(add.stats)
+            base = int(add.partition_values["base_offset"])
+            return cls(
+                path=add.path,
+                partition=int(add.partition_values["partition"]),
+                base_offset=base,
+                last_offset=base + int(stats["maxValues"]["offset_delta"]),
+                count=int(stats["numRecords"]),
+                size=add.size,
+                timestamp_min_us=_us(stats["minValues"]["timestamp"]),
+                timestamp_max_us=_us(stats["maxValues"]["timestamp"]),
+            )
+        except (KeyError, ValueError, TypeError) as error:
+            raise CorruptSegmentError(
+                f"segment {add.path}: its entry in the table log is malformed: {error!r}"
+            ) from error
+
+
+def _us(text: str) -> int:
+    return int(np.datetime64(text.removesuffix("Z"), "us").astype(np.int64))
+
+
+def write_segment(
+    store: Store, topic_folder: str, path: str, records: pa.Table, compression: str, durable: bool
+) -> WrittenSegment:
+    """Write records (timestamp, key, value, headers, in order) as a segment file."""
+    count = records.num_rows
+    deltas = pa.array(np.arange(count, dtype=np.int32))
+    columns = [deltas, *(records[name] for name in SEGMENT_SCHEMA.names[1:])]
+    table = pa.Table.from_arrays(columns, schema=SEGMENT_SCHEMA)
+
+    def write(sink: pa.NativeFile) -> None:
+        pq.write_table(
+            table,
+            sink,
+            row_group_size=ROW_GROUP_ROWS,
+            compression=None if compression == "none" else compression,
+            use_dictionary=False,
+            column_encoding=_ENCODINGS,
+            write_statistics=["offset_delta", "timestamp"],
+            write_page_checksum=True,
+            store_schema=False,
+        )
+
+    size = store.write_file(topic_folder + path, write, durable=durable)
+    bounds = pc.min_max(records["timestamp"].cast(pa.int64()))
+    return WrittenSegment(
+        partition=int(path[1 : path.index("/")]),
+        path=path,
+        size=size,
+        count=count,
+        timestamp_min_us=bounds["min"].as_py(),
+        timestamp_max_us=bounds["max"].as_py(),
+    )
+
+
+def read_segment(
+    store: Store,
+    topic_folder: str,
+    segment: Segment,
+    first: int,
+    end: int,
+    columns: Sequence[str] = SEGMENT_SCHEMA.names,
+    *,
+    verify: bool = True,
+) -> Iterator[pa.Table]:
+    """The segment's records with offsets in [first, end), row groups outside skipped.
+
+    ObjectNotFoundError means that the file is gone: plan again from the newest state.
+    """
+    key = topic_folder + segment.path
+    low, high = first - segment.base_offset, end - segment.base_offset
+    try:
+        with store.open_input(key) as source:
+            _check_size(key, segment, source.size())
+            with pq.ParquetFile(source, page_checksum_verification=verify) as file:
+                _check_rows(key, segment, file.metadata.num_rows)
+                for group in _row_groups(file.metadata, low, high):
+                    table = file.read_row_group(group, columns=list(columns))
+                    yield _trim(table, low, high)
+    except ObjectNotFoundError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptSegmentError(
+            f"segment {key} (offsets {segment.base_offset}..{segment.last_offset}) cannot be read: "
+            f"{error}. Restore the file from a copy; its records are not skipped"
+        ) from error
+
+
+def _check_size(key: str, segment: Segment, size: int) -> None:
+    if size != segment.size:
+        raise CorruptSegmentError(
+            f"segment {key} (offsets {segment.base_offset}..{segment.last_offset}) has {size} "
+            f"bytes, but the table log says {segment.size}: it was cut off or replaced"
+        )
+
+
+def _check_rows(key: str, segment: Segment, rows: int) -> None:
+    if rows != segment.count:
+        raise CorruptSegmentError(
+            f"segment {key} holds {rows} records, but the table log says {segment.count}"
+        )
+
+
+def _row_groups(metadata: pq.FileMetaData, low: int, high: int) -> Iterator[int]:
+    for index in range(metadata.num_row_groups):
+        stats = metadata.row_group(index).column(0).statistics
+        if stats is None or not stats.has_min_max or (stats.max >= low and stats.min < high):
+            yield index
+
+
+def _trim(table: pa.Table, low: int, high: int) -> pa.Table:
+    """Cut to offset deltas in [low, high): a search, since deltas only grow."""
+    if not table.num_rows or "offset_delta" not in table.column_names:
+        return table
+    deltas = table["offset_delta"].combine_chunks().to_numpy(zero_copy_only=False)
+    start = int(np.searchsorted(deltas, low, side="left")) if deltas[0] < low else 0
+    stop = int(np.searchsorted(deltas, high, side="left")) if deltas[-1] >= high else table.num_rows
+    return table if (start, stop) == (0, table.num_rows) else table.slice(start, stop - start)
