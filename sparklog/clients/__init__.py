@@ -1,0 +1,1 @@
+"""What a person holds: the log, its topics, producers and consumers."""
