@@ -1,0 +1,1 @@
+"""Seeded simulation: real clients on a faulty store, under a scheduler that owns time."""
