@@ -1,0 +1,1 @@
+"""The command `sparklog`: a log's topics and records from a shell."""
