@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Literal, TypeVar, cast, overload
 
 from sparklog.errors import InvalidConfigError, InvalidNameError
-from sparklog.names import check_name
+from sparklog.names import WRITER_ID_LENGTH_MAX, check_name
 
 T = TypeVar("T")
 ClientConfigT = TypeVar("ClientConfigT", bound="_ClientConfig")
@@ -272,6 +272,11 @@ _NOT_HERE = {
     "value.deserializer": "values are bytes, or typed by the topic's schema; leave it out",
     "value.serializer": "values are bytes, or typed by the topic's schema; leave it out",
 }
+
+
+def _check_writer_id(name: str) -> None:
+    if len(name) > WRITER_ID_LENGTH_MAX:
+        raise ValueError(f"it has {len(name)} characters; at most {WRITER_ID_LENGTH_MAX} fit")
 
 
 def _not_one(number: int) -> None:
@@ -575,7 +580,10 @@ class ProducerConfig(_ClientConfig):
         "call", None, "Chooses the partition; None: Kafka's default, by key."
     )
     producer_id: str | None = _option(
-        "name", None, "A name that outlives the process, for idempotence; None: a new one."
+        "name",
+        None,
+        "A name that outlives the process, for idempotence; None: a new one.",
+        validator=_check_writer_id,
     )
     request_timeout_ms: int = _option(
         "int", 30_000, "How long one request to the store may take.", minimum=0

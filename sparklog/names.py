@@ -12,6 +12,8 @@ import re
 from sparklog.errors import InvalidNameError
 
 NAME_LENGTH_MAX = 249
+WRITER_ID_LENGTH_MAX = 160
+"""Ids of writers are part of their segments' file names, which have 255 characters at most."""
 LOG_IDENTITY_KEY = "_sparklog/log.json"
 PROBE_FOLDER = "_sparklog/probe/"
 TOPICS_FOLDER = "topics/"

@@ -170,6 +170,8 @@ class Consumer:
             self._refresh()
             batches = self._collect(rows_each, rows_all)
             left = deadline - self._clock.monotonic()
+            if batches and self._watcher is not None:
+                self._watcher.reset()
             if batches or left <= 0:
                 return batches
             if self._watcher is None:

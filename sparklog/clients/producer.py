@@ -93,9 +93,12 @@ class Producer:
             partition = self._config.partitioner(topic, key, value, session.partitions)
         if partition is not None:
             self._check_partition(session, partition)
-        if timestamp_ms is not None and not isinstance(timestamp_ms, int):
-            raise InvalidRecordError(f"timestamp_ms must be an int, not {timestamp_ms!r}")
-        stamp = self._clock.now_ms() if timestamp_ms is None else timestamp_ms
+        stamp = self._clock.now_ms()
+        if timestamp_ms is not None:
+            if isinstance(timestamp_ms, bool) or not isinstance(timestamp_ms, int):
+                raise InvalidRecordError(f"timestamp_ms must be an int, not {timestamp_ms!r}")
+            _check_time(session, timestamp_ms, stamp)
+            stamp = timestamp_ms
 
         def place(newest: Chunk | None) -> tuple[Chunk, int]:
             chunk = newest if isinstance(newest, RecordChunk) else RecordChunk(topic, self._pump)
@@ -254,7 +257,26 @@ class Producer:
                     self._check_partition(session, bound)
             if table["key"].null_count:
                 self._check_keyless(session)
+            stamps = pc.min_max(table["timestamp"].cast(pa.int64()))
+            for stamp in (stamps["min"].as_py(), stamps["max"].as_py()):
+                if stamp is not None:
+                    _check_time(session, stamp // 1000, self._clock.now_ms())
         return table
+
+
+def _check_time(session: TopicSession, stamp_ms: int, now_ms: int) -> None:
+    """Refuse a time too far from now, as Kafka does: one wrong clock must not upset retention."""
+    if not session.create_time:
+        return  # the append's own time replaces it
+    for key, limit, distance in (
+        ("after", session.timestamp_after_max_ms, stamp_ms - now_ms),
+        ("before", session.timestamp_before_max_ms, now_ms - stamp_ms),
+    ):
+        if distance > limit:
+            raise InvalidRecordError(
+                f"topic {session.topic!r}: timestamp {stamp_ms} is {distance} ms {key} now; "
+                f"message.timestamp.{key}.max.ms allows {limit}"
+            )
 
 
 def _placer(chunk: Chunk) -> Callable[[Chunk | None], tuple[Chunk, int]]:

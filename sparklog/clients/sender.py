@@ -78,12 +78,23 @@ class TopicSession:
         assert state.metadata is not None
         self.topic_id = state.metadata.id
         self.committer = Committer(self.table_log, clock, ids)
-        self.partitions = len(PartitionOffsets.of(state).next)
-        self.max_message_bytes = state.config.max_message_bytes
-        self.compacted = "compact" in state.config.cleanup_policy
+        self.note_config()
         self.standing: ProducerState | None = None
+        self.in_doubt = False
+        """An append was given up with its outcome unknown: only a new epoch settles it."""
         self.sticky = int(ids.uniform() * self.partitions)
         self.checkpoints = 0
+
+    def note_config(self) -> None:
+        """Take over what `send` checks records against, as of the newest state that was read."""
+        state = self.table_log.state
+        config = state.config
+        self.partitions = len(PartitionOffsets.of(state).next)
+        self.max_message_bytes = config.max_message_bytes
+        self.compacted = "compact" in config.cleanup_policy
+        self.create_time = config.timestamp_type == "CreateTime"
+        self.timestamp_after_max_ms = config.timestamp_after_max_ms
+        self.timestamp_before_max_ms = config.timestamp_before_max_ms
 
 
 class Sender:
@@ -152,8 +163,7 @@ class Sender:
 
     def _place(self, session: TopicSession, table: pa.Table) -> Placed:
         """Choose each record's partition, and an order that keeps send order within each."""
-        session.max_message_bytes = session.table_log.state.config.max_message_bytes
-        session.partitions = len(PartitionOffsets.of(session.table_log.state).next)
+        session.note_config()
         count = session.partitions
         given, keys = table["partition"], table["key"]
         if keys.null_count == len(keys):
@@ -199,7 +209,8 @@ class Sender:
         """Have a standing: a named producer, or one in doubt, begins a new epoch by a commit."""
         if session.standing is not None:
             return
-        if not self._named and self._app_id not in session.table_log.state.txns:
+        known = self._app_id in session.table_log.state.txns
+        if not self._named and not known and not session.in_doubt:
             session.standing = ProducerState(0, 0)
             return
         rule = claim_rule(session.topic, session.topic_id, self._app_id, self._clock.now_ms())
@@ -208,6 +219,7 @@ class Sender:
         def claim() -> None:
             session.committer.commit(self._attempt("CLAIM", nonce, deadline), rule)
             session.standing = producer_state(session.table_log.state, self._app_id)
+            session.in_doubt = False
 
         self._retry(deadline, session.topic, claim)
 
@@ -245,7 +257,8 @@ class Sender:
         try:
             bases = self._retry(deadline, session.topic, commit)
         except Exception:
-            session.standing = None  # the attempt may be open: only a new epoch settles it
+            session.standing = None
+            session.in_doubt = True
             raise
         session.standing = replace(standing, sequence=standing.sequence + append.count)
         return bases

@@ -10,6 +10,7 @@ statistics in the table log.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -25,6 +26,8 @@ from sparklog.table.actions import Add
 
 ROW_GROUP_ROWS = 131_072
 UNIQUE_DIGITS = 16
+
+_PATH = re.compile(r"p[0-9]+/[A-Za-z0-9._-]+\.parquet")
 
 _ENCODINGS = {
     "offset_delta": "DELTA_BINARY_PACKED",
@@ -111,6 +114,11 @@ class Segment:
     @classmethod
     def from_add(cls, add: Add) -> Segment:
         """Read the table log's words about it; a malformed entry stops the reader."""
+        if not _PATH.fullmatch(add.path):
+            raise CorruptSegmentError(
+                f"the table log names {add.path!r} as a segment, which is not a place where "
+                "segments of this topic stand: it is not followed"
+            )
         try:
             stats = json.loads(add.stats)
             base = int(add.partition_values["base_offset"])

@@ -53,6 +53,10 @@ class Watcher(Protocol):
         """Make a `wait` of another thread return at once."""
         ...
 
+    def reset(self) -> None:
+        """Something was found, so more may come soon: a poller looks often again."""
+        ...
+
     def close(self) -> None:
         """Release what the watcher holds."""
         ...

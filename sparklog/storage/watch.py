@@ -129,6 +129,9 @@ class InotifyWatcher:
             if not self._closed:
                 os.eventfd_write(self._wake_fd, 1)
 
+    def reset(self) -> None:
+        """Nothing to do: the kernel says at once when something comes."""
+
     def close(self) -> None:
         """End a wait that is going on and give the file descriptors back."""
         with self._wake_lock:
