@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparklog.log.schema import RECORD_SCHEMA
+from sparklog.log.schema import RECORD_SCHEMA, SEGMENT_SCHEMA
 from sparklog.log.segment import Segment
 
 CREATE_TIME = 0
@@ -30,42 +30,54 @@ class Record(NamedTuple):
 class RecordShaper:
     """Turns a segment's columns into record batches; keeps the constant columns between calls."""
 
-    def __init__(self, topic: str, partition: int, timestamp_type: int) -> None:
-        """A shaper for one topic-partition."""
-        self.topic = topic
-        self.partition = partition
-        self.timestamp_type = timestamp_type
-        self._constants: tuple[pa.Array, pa.Array, pa.Array] | None = None
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        timestamp_type: int,
+        columns: Sequence[str] = RECORD_SCHEMA.names,
+    ) -> None:
+        """A shaper for one topic-partition that gives these columns of RECORD_SCHEMA."""
+        self.schema = pa.schema([RECORD_SCHEMA.field(name) for name in columns])
+        self._values: dict[str, pa.Scalar] = {
+            "topic": pa.scalar(topic, pa.string()),
+            "partition": pa.scalar(partition, pa.int32()),
+            "timestampType": pa.scalar(timestamp_type, pa.int32()),
+        }
+        self._constants: dict[str, pa.Array] = {}
+        self._constant_rows = 0
 
     def shape(self, table: pa.Table, segment: Segment) -> list[pa.RecordBatch]:
-        """Record batches with the columns of RECORD_SCHEMA; data columns are not copied."""
+        """Record batches of a segment's rows; data columns are not copied."""
         batches = []
         for part in table.to_batches():
-            rows = part.num_rows
-            if rows:
-                topics, partitions, types = self._constant_columns(rows)
-                offsets = pc.add(part["offset_delta"].cast(pa.int64()), segment.base_offset)
-                columns = [
-                    part["key"],
-                    part["value"],
-                    topics.slice(0, rows),
-                    partitions.slice(0, rows),
-                    offsets,
-                    part["timestamp"],
-                    types.slice(0, rows),
-                    part["headers"].cast(RECORD_SCHEMA.field("headers").type),
-                ]
-                batches.append(pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA))
+            if part.num_rows:
+                columns = [self._column(field, part, segment) for field in self.schema]
+                batches.append(pa.RecordBatch.from_arrays(columns, schema=self.schema))
         return batches
 
-    def _constant_columns(self, rows: int) -> tuple[pa.Array, pa.Array, pa.Array]:
-        if self._constants is None or len(self._constants[0]) < rows:
-            self._constants = (
-                pa.repeat(pa.scalar(self.topic, pa.string()), rows),
-                pa.array(np.full(rows, self.partition, np.int32)),
-                pa.array(np.full(rows, self.timestamp_type, np.int32)),
-            )
-        return self._constants
+    def _column(self, field: pa.Field, part: pa.RecordBatch, segment: Segment) -> pa.Array:
+        if field.name == "offset":
+            return pc.add(part["offset_delta"].cast(pa.int64()), segment.base_offset)
+        if field.name in self._values:
+            return self._constant(field.name, part.num_rows)
+        column = part[field.name]
+        return column if column.type == field.type else column.cast(field.type)
+
+    def _constant(self, name: str, rows: int) -> pa.Array:
+        if rows > self._constant_rows:
+            self._constants.clear()
+            self._constant_rows = rows
+        column = self._constants.get(name)
+        if column is None:
+            column = self._constants[name] = pa.repeat(self._values[name], self._constant_rows)
+        return column.slice(0, rows)
+
+
+def stored_columns(columns: Iterable[str]) -> list[str]:
+    """The columns of a segment file that these columns of RECORD_SCHEMA are made of."""
+    wanted = {"offset_delta" if name == "offset" else name for name in columns}
+    return [name for name in SEGMENT_SCHEMA.names if name in wanted]
 
 
 def to_records(batch: pa.RecordBatch) -> list[Record]:

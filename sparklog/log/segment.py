@@ -13,6 +13,8 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +28,10 @@ from sparklog.table.actions import Add
 
 ROW_GROUP_ROWS = 131_072
 UNIQUE_DIGITS = 16
+
+TimeRange: TypeAlias = tuple[int | None, int | None]
+"""Earliest and latest time in microseconds, both inclusive; None is open."""
+ALL_TIMES: TimeRange = (None, None)
 
 _PATH = re.compile(r"p[0-9]+/[A-Za-z0-9._-]+\.parquet")
 
@@ -111,6 +117,18 @@ class Segment:
     timestamp_min_us: int
     timestamp_max_us: int
 
+    @property
+    def end(self) -> int:
+        """The offset behind its last one."""
+        return self.last_offset + 1
+
+    def holds_time(self, times_us: TimeRange) -> bool:
+        """Whether a record of the range may be in it."""
+        earliest, latest = times_us
+        return (earliest is None or self.timestamp_max_us >= earliest) and (
+            latest is None or self.timestamp_min_us <= latest
+        )
+
     @classmethod
     def from_add(cls, add: Add) -> Segment:
         """Read the table log's words about it; a malformed entry stops the reader."""
@@ -142,6 +160,18 @@ def _us(text: str) -> int:
     return int(np.datetime64(text.removesuffix("Z"), "us").astype(np.int64))
 
 
+def parquet_options(compression: str) -> dict[str, Any]:
+    """How segment files are written: the same by whatever way."""
+    return {
+        "compression": None if compression == "none" else compression,
+        "use_dictionary": False,
+        "column_encoding": _ENCODINGS,
+        "write_statistics": ["offset_delta", "timestamp"],
+        "write_page_checksum": True,
+        "store_schema": False,
+    }
+
+
 def write_segment(
     store: Store, topic_folder: str, path: str, records: pa.Table, compression: str, durable: bool
 ) -> WrittenSegment:
@@ -152,17 +182,8 @@ def write_segment(
     table = pa.Table.from_arrays(columns, schema=SEGMENT_SCHEMA)
 
     def write(sink: pa.NativeFile) -> None:
-        pq.write_table(
-            table,
-            sink,
-            row_group_size=ROW_GROUP_ROWS,
-            compression=None if compression == "none" else compression,
-            use_dictionary=False,
-            column_encoding=_ENCODINGS,
-            write_statistics=["offset_delta", "timestamp"],
-            write_page_checksum=True,
-            store_schema=False,
-        )
+        options = parquet_options(compression)
+        pq.write_table(table, sink, row_group_size=ROW_GROUP_ROWS, **options)
 
     size = store.write_file(topic_folder + path, write, durable=durable)
     bounds = pc.min_max(records["timestamp"].cast(pa.int64()))
@@ -185,21 +206,26 @@ def read_segment(
     columns: Sequence[str] = SEGMENT_SCHEMA.names,
     *,
     verify: bool = True,
+    times_us: TimeRange = ALL_TIMES,
 ) -> Iterator[pa.Table]:
-    """The segment's records with offsets in [first, end), row groups outside skipped.
+    """The segment's records with offsets in [first, end), a table a row group.
 
-    ObjectNotFoundError means that the file is gone: plan again from the newest state.
+    Row groups outside the offsets or the times are skipped; rows are cut to the offsets, not to
+    the times. ObjectNotFoundError means that the file is gone: plan again from the newest state.
     """
     key = topic_folder + segment.path
     low, high = first - segment.base_offset, end - segment.base_offset
+    whole = low <= 0 and end > segment.last_offset
+    # Deltas are needed to cut, and some column must be read for the rows to be counted.
+    cutting = [] if "offset_delta" in columns or (whole and columns) else ["offset_delta"]
     try:
         with store.open_input(key) as source:
             _check_size(key, segment, source.size())
             with pq.ParquetFile(source, page_checksum_verification=verify) as file:
                 _check_rows(key, segment, file.metadata.num_rows)
-                for group in _row_groups(file.metadata, low, high):
-                    table = file.read_row_group(group, columns=list(columns))
-                    yield _trim(table, low, high)
+                for group in _row_groups(file.metadata, low, high, times_us):
+                    table = file.read_row_group(group, columns=[*columns, *cutting])
+                    yield table if whole else _trim(table, low, high)
     except ObjectNotFoundError:
         raise
     except (pa.ArrowException, OSError) as error:
@@ -224,16 +250,33 @@ def _check_rows(key: str, segment: Segment, rows: int) -> None:
         )
 
 
-def _row_groups(metadata: pq.FileMetaData, low: int, high: int) -> Iterator[int]:
+def _row_groups(
+    metadata: pq.FileMetaData, low: int, high: int, times_us: TimeRange
+) -> Iterator[int]:
+    earliest, latest = times_us
     for index in range(metadata.num_row_groups):
-        stats = metadata.row_group(index).column(0).statistics
-        if stats is None or not stats.has_min_max or (stats.max >= low and stats.min < high):
-            yield index
+        group = metadata.row_group(index)
+        deltas = group.column(0).statistics
+        if deltas is not None and deltas.has_min_max and (deltas.max < low or deltas.min >= high):
+            continue
+        if times_us != ALL_TIMES:
+            stamps = group.column(1).statistics
+            if stamps is not None and stamps.has_min_max:
+                if earliest is not None and _datetime_us(stamps.max) < earliest:
+                    continue
+                if latest is not None and _datetime_us(stamps.min) > latest:
+                    continue
+        yield index
+
+
+def _datetime_us(moment: datetime) -> int:
+    elapsed = moment - datetime(1970, 1, 1, tzinfo=moment.tzinfo)
+    return (elapsed.days * 86_400 + elapsed.seconds) * 1_000_000 + elapsed.microseconds
 
 
 def _trim(table: pa.Table, low: int, high: int) -> pa.Table:
     """Cut to offset deltas in [low, high): a search, since deltas only grow."""
-    if not table.num_rows or "offset_delta" not in table.column_names:
+    if not table.num_rows:
         return table
     deltas = table["offset_delta"].combine_chunks().to_numpy(zero_copy_only=False)
     start = int(np.searchsorted(deltas, low, side="left")) if deltas[0] < low else 0

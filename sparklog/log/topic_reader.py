@@ -18,11 +18,13 @@ from sparklog.errors import CorruptSegmentError, ObjectNotFoundError, SparklogEr
 from sparklog.log.partition_log import PartitionLog, partition_logs
 from sparklog.log.records import CREATE_TIME, LOG_APPEND_TIME, RecordShaper
 from sparklog.log.segment import Segment, read_segment
+from sparklog.log.segment_tail import SegmentTail
 from sparklog.log.topic_state import PartitionOffsets, require_same_topic, require_topic
 from sparklog.names import topic_folder
 from sparklog.storage import Store
 from sparklog.table.actions import Add
 from sparklog.table.table_log import TableLog
+from sparklog.table.table_state import TableState
 
 TAIL_SEGMENTS_MAX = 10_000
 REPLANS_MAX = 3
@@ -43,9 +45,12 @@ class TopicReader:
         assert state.metadata is not None
         self.topic_id = state.metadata.id
         self.offsets = PartitionOffsets.of(state)
+        self._clock = clock
         self._index: dict[int, PartitionLog] = {}
         self._index_version = -1
+        self._index_offsets = PartitionOffsets((), ())
         self._cursors: dict[int, PartitionCursor] = {}
+        self._tails: dict[int, SegmentTail] | None = None
 
     def refresh(self) -> bool:
         """Follow the table log; True if anything was committed; raises if the topic is gone."""
@@ -57,22 +62,71 @@ class TopicReader:
         if found.reloaded:
             for cursor in self._cursors.values():
                 cursor.replan()
+            if self._tails is not None:
+                self._tails.clear()
             return True
-        for commit in found.commits:
-            for action in commit.actions:
-                if isinstance(action, Add) and action.data_change and self._cursors:
-                    segment = Segment.from_add(action)
-                    if segment.partition in self._cursors:
-                        self._cursors[segment.partition].note(segment)
+        if self._cursors or self._tails is not None:
+            for commit in found.commits:
+                for action in commit.actions:
+                    if isinstance(action, Add) and action.data_change:
+                        self._note(Segment.from_add(action))
         return True
+
+    def _note(self, segment: Segment) -> None:
+        cursor = self._cursors.get(segment.partition)
+        if cursor is not None:
+            cursor.note(segment)
+        if self._tails is not None:
+            tail = self._tails.get(segment.partition)
+            if tail is None:
+                tail = self._tails[segment.partition] = SegmentTail(segment.base_offset)
+            tail.note(segment)
+
+    def keep_tails(self) -> None:
+        """From now on keep the newest segments of every partition, for `segments`."""
+        if self._tails is None:
+            self._tails = {}
+
+    def segments(self, partition: int, start: int, end: int) -> list[Segment]:
+        """Segments that hold offsets in [start, end), as far as this view has seen the log.
+
+        What new commits brought is answered without the file list, and the file list is taken
+        again only for offsets that the last one did not hold yet.
+        """
+        tail = self._tails.get(partition) if self._tails is not None else None
+        if tail is not None and tail.covers_from <= start:
+            return tail.between(start, end)
+        indexed_to = self._indexed_to(partition)
+        if tail is None or tail.covers_from > indexed_to:
+            log = self.partition_log(partition) if end > indexed_to else self._index.get(partition)
+            return list(log.segments(start, end)) if log else []
+        log = self._index.get(partition)
+        older = list(log.segments(start, min(end, indexed_to))) if log else []
+        return older + tail.between(max(start, indexed_to), end)
+
+    def _indexed_to(self, partition: int) -> int:
+        offsets = self._index_offsets.next
+        return offsets[partition] if partition < len(offsets) else 0
 
     def partition_log(self, partition: int) -> PartitionLog | None:
         """The partition's segments in the newest state; None without any."""
-        version = self.table_log.state.version
-        if self._index_version != version:
-            self._index = partition_logs(self.table_log.state)
-            self._index_version = version
+        if self._index_version != self.table_log.state.version:
+            state = self._state_with_files()
+            self._index = partition_logs(state)
+            self._index_version = state.version
+            self._index_offsets = PartitionOffsets.of(state)
         return self._index.get(partition)
+
+    def _state_with_files(self) -> TableState:
+        """The state, its files included: a view that has forgotten them has another look taken."""
+        if not self.table_log.state.files.forgotten:
+            return self.table_log.state
+        newest = TableLog(self.store, self.folder, self._clock)
+        state = newest.open()
+        require_same_topic(state, self.topic, self.topic_id)
+        while self.table_log.state.version < state.version:
+            self.refresh()  # so that no segment lies behind the end that this view knows of
+        return state
 
     def cursor(self, partition: int, position: int, verify: bool = True) -> PartitionCursor:
         """A cursor on the partition that this reader keeps supplied with new segments."""

@@ -34,12 +34,13 @@ from sparklog.errors import (
     InvalidInputError,
     ObjectNotFoundError,
     SparklogError,
+    StoreError,
     StoreFullError,
     StorePermissionError,
     StoreUnavailableError,
     StoreUnsuitableError,
 )
-from sparklog.storage.store import ObjectInfo, PutOutcome, Watcher, check_key
+from sparklog.storage.store import ObjectInfo, PutOutcome, Watcher, check_key, write_through
 from sparklog.storage.watch import watch_folders
 
 TMP_FOLDER = "_sparklog/tmp/"
@@ -161,32 +162,16 @@ class LocalStore:
             if error.errno not in _ABSENT:
                 _raise_mapped(error, "delete", path)
 
-    def write_file(self, key: str, write: Callable[[Any], None], *, durable: bool = True) -> int:
-        """Write a new file in place through an Arrow stream; returns its size.
+    def open_output(self, key: str) -> LocalOutputFile:
+        """Begin a new file in place: no temporary file, as nobody reads it before a commit.
 
-        No temporary file is needed, as nobody reads the key before a commit names it. A file that
-        stands there already is let go, not written into: readers may have it mapped.
+        A file that stands there already is let go, not written into: readers may have it mapped.
         """
-        path = self._prefix + check_key(key)
-        fd = _open_new(path)
-        try:
-            try:
-                with pa.OSFile(path, "wb") as stream:
-                    write(stream)
-                size = os.fstat(fd).st_size
-                if durable:
-                    # Through the descriptor that was open all along: it is told of every
-                    # write-back error since, and the file needs no second look-up.
-                    os.fsync(fd)
-                    _fsync_path(_folder(path))
-                return size
-            finally:
-                os.close(fd)
-        except BaseException as error:
-            _unlink_quietly(path)
-            if isinstance(error, OSError) and not isinstance(error, SparklogError):
-                _raise_mapped(error, "write", path)
-            raise
+        return LocalOutputFile(self._prefix + check_key(key))
+
+    def write_file(self, key: str, write: Callable[[Any], None], *, durable: bool = True) -> int:
+        """Write a new file in place through an Arrow stream; returns its size."""
+        return write_through(self, key, write, durable)
 
     def open_input(self, key: str) -> Any:
         """Open for pyarrow by memory map; the map outlives a deletion of the object."""
@@ -267,6 +252,53 @@ class LocalStore:
             _raise_mapped(error, "list", path)
         chosen.sort(key=lambda entry: entry.name)
         return chosen
+
+
+class LocalOutputFile:
+    """A file that is being written in place."""
+
+    def __init__(self, path: str) -> None:
+        """Create the file, with its folders if need be."""
+        self._path = path
+        self._fd = _open_new(path)
+        try:
+            self.stream = pa.OSFile(path, "wb")
+        except OSError as error:
+            self.discard()
+            _raise_mapped(error, "write", path)
+
+    def finish(self, *, durable: bool = True) -> int:
+        """Close the file and make it durable; returns its size."""
+        try:
+            self.stream.close()
+            size = os.fstat(self._fd).st_size
+            if durable:
+                # Through the descriptor that was open all along: it is told of every write-back
+                # error since, and the file needs no second look-up.
+                os.fsync(self._fd)
+                _fsync_path(_folder(self._path))
+        except OSError as error:
+            _raise_mapped(error, "write", self._path)
+        os.close(self._fd)
+        self._fd = -1
+        return size
+
+    def discard(self) -> None:
+        """Close and remove the file."""
+        stream = getattr(self, "stream", None)
+        if stream is not None:
+            try:
+                stream.close()
+            except (OSError, SparklogError):
+                pass  # it goes away in any case
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+        _unlink_quietly(self._path)
+
+    def failure(self, error: OSError) -> Exception:
+        """The store's own error for one of the operating system."""
+        return _mapped(error, "write", self._path)
 
 
 def _read(fd: int, start: int, end: int) -> bytes:
@@ -366,9 +398,13 @@ def _unlink_quietly(path: str) -> None:
 
 def _raise_mapped(error: OSError, action: str, path: str) -> NoReturn:
     """Raise the store's own error for one of the operating system."""
+    raise _mapped(error, action, path) from error
+
+
+def _mapped(error: OSError, action: str, path: str) -> StoreError:
     message = f"cannot {action} {path}: {error.strerror or error}"
     if error.errno in _FULL:
-        raise StoreFullError(f"{message}. Free space and try again") from error
+        return StoreFullError(f"{message}. Free space and try again")
     if error.errno in _DENIED:
-        raise StorePermissionError(f"{message}. Check the rights on the log's folder") from error
-    raise StoreUnavailableError(message) from error
+        return StorePermissionError(f"{message}. Check the rights on the log's folder")
+    return StoreUnavailableError(message)

@@ -43,7 +43,14 @@ from sparklog.errors import (
     StoreUnavailableError,
     UnsupportedError,
 )
-from sparklog.storage.store import ObjectInfo, PutOutcome, Watcher, check_key
+from sparklog.storage.store import (
+    GatheredFile,
+    ObjectInfo,
+    PutOutcome,
+    Watcher,
+    check_key,
+    write_through,
+)
 from sparklog.storage.watch import PollingWatcher
 
 OnCall = Callable[[str, str], None]
@@ -246,20 +253,14 @@ class MemoryStore:
         """Remove the object; no error if it is gone already."""
         self._write("delete", check_key(key), None)
 
-    def write_file(
-        self,
-        key: str,
-        write: Callable[[Any], None],
-        *,
-        durable: bool = True,  # noqa: ARG002
-    ) -> int:
-        """Gather the file through an Arrow stream, then store it whole; returns its size."""
+    def open_output(self, key: str) -> GatheredFile:
+        """Gather a new file in memory, then store it whole."""
         check_key(key)
-        stream = pa.BufferOutputStream()
-        write(stream)
-        data: bytes = stream.getvalue().to_pybytes()
-        self._write("write_file", key, data)
-        return len(data)
+        return GatheredFile(lambda data: self._write("write_file", key, data))
+
+    def write_file(self, key: str, write: Callable[[Any], None], *, durable: bool = True) -> int:
+        """Gather the file through an Arrow stream, then store it whole; returns its size."""
+        return write_through(self, key, write, durable)
 
     def open_input(self, key: str) -> Any:
         """Open for pyarrow: the object as it stands now, whatever happens to it later."""

@@ -44,7 +44,14 @@ from sparklog.errors import (
     StoreUnsuitableError,
     UnsupportedError,
 )
-from sparklog.storage.store import ObjectInfo, PutOutcome, Watcher, check_key
+from sparklog.storage.store import (
+    GatheredFile,
+    ObjectInfo,
+    PutOutcome,
+    Watcher,
+    check_key,
+    write_through,
+)
 from sparklog.storage.watch import PollingWatcher
 
 try:
@@ -207,14 +214,14 @@ class S3Store:
         except ObjectNotFoundError:
             pass
 
+    def open_output(self, key: str) -> GatheredFile:
+        """Gather a new file in memory, then put it."""
+        check_key(key)
+        return GatheredFile(lambda data: self.put(key, data))
+
     def write_file(self, key: str, write: Callable[[Any], None], *, durable: bool = True) -> int:
         """Gather the file in memory, then put it: if `write` raises, nothing is sent."""
-        check_key(key)
-        stream = pa.BufferOutputStream()
-        write(stream)
-        data = stream.getvalue().to_pybytes()
-        self.put(key, data, durable=durable)
-        return len(data)
+        return write_through(self, key, write, durable)
 
     def open_input(self, key: str) -> Any:
         """Open for pyarrow: the whole object, read at once."""

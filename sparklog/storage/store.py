@@ -20,8 +20,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import pyarrow as pa
+
 from sparklog.clock import Ids
-from sparklog.errors import InvalidInputError, StoreUnsuitableError
+from sparklog.errors import InvalidInputError, SparklogError, StoreUnsuitableError
 from sparklog.names import PROBE_FOLDER
 
 
@@ -59,6 +61,25 @@ class Watcher(Protocol):
 
     def close(self) -> None:
         """Release what the watcher holds."""
+        ...
+
+
+class OutputFile(Protocol):
+    """A new object that is written bit by bit; nobody sees it before `finish`."""
+
+    stream: Any
+    """An Arrow output stream."""
+
+    def finish(self, *, durable: bool = True) -> int:
+        """Store what was written; returns its size. The stream is closed."""
+        ...
+
+    def discard(self) -> None:
+        """Leave the key absent. Never raises; also after a failed `finish`."""
+        ...
+
+    def failure(self, error: OSError) -> Exception:
+        """The store's own error for one that writing to the stream raised."""
         ...
 
 
@@ -101,11 +122,18 @@ class Store(Protocol):
         """Remove the object; no error if it is gone already."""
         ...
 
+    def open_output(self, key: str) -> OutputFile:
+        """Begin a new file under a unique key.
+
+        This is for segments, which nobody reads before a commit names them: a store may put the
+        bytes in place as they come.
+        """
+        ...
+
     def write_file(self, key: str, write: Callable[[Any], None], *, durable: bool = True) -> int:
         """Write a new file through an Arrow output stream; returns its size.
 
-        `write` gets the open stream. If it raises, the key is left absent. The key must be unique:
-        this is for segments, which nobody reads before a commit names them.
+        `write` gets the open stream. If it raises, the key is left absent. The key must be unique.
         """
         ...
 
@@ -136,6 +164,42 @@ def check_key(key: str) -> str:
     if not key or key.startswith("/") or "\0" in key or "." in parts or ".." in parts:
         raise InvalidInputError(f"storage key {key!r} does not stay below the store's root")
     return key
+
+
+class GatheredFile:
+    """An output file gathered in memory, then stored whole by `put`."""
+
+    def __init__(self, put: Callable[[bytes], None]) -> None:
+        """Hand what was gathered to `put` in the end."""
+        self.stream = pa.BufferOutputStream()
+        self._put = put
+
+    def finish(self, *, durable: bool = True) -> int:  # noqa: ARG002
+        """Store what was gathered; returns its size."""
+        data: bytes = self.stream.getvalue().to_pybytes()
+        self._put(data)
+        return len(data)
+
+    def discard(self) -> None:
+        """Let go of what was gathered."""
+        self.stream.close()
+
+    def failure(self, error: OSError) -> Exception:
+        """Memory does not fail: the error is somebody else's."""
+        return error
+
+
+def write_through(store: Store, key: str, write: Callable[[Any], None], durable: bool) -> int:
+    """`Store.write_file` by means of `Store.open_output`."""
+    file = store.open_output(key)
+    try:
+        write(file.stream)
+        return file.finish(durable=durable)
+    except BaseException as error:
+        file.discard()
+        if isinstance(error, OSError) and not isinstance(error, SparklogError):
+            raise file.failure(error) from error
+        raise
 
 
 def probe_put_if_absent(store: Store, ids: Ids) -> None:

@@ -3,6 +3,10 @@
 A checkpoint may name a hundred thousand files. A writer never needs them, so they are loaded from
 the checkpoint only when first asked for, and stay an Arrow table; what came after the checkpoint
 is a small overlay of added and removed files.
+
+A file list is something one takes, not something one follows for ever: a client that follows a
+table for days forgets its files once the overlay has grown large, and whoever then needs them
+opens the table anew. So memory stays bounded, however many commits go by.
 """
 
 from __future__ import annotations
@@ -32,6 +36,8 @@ REMOVE_TYPE = pa.struct(
     ]
 )
 
+CHANGES_FOLLOWED_MAX = 10_000
+
 FileTables = tuple[pa.Table, pa.Table]
 """Added and removed files of a checkpoint, with the fields of the two types above as columns."""
 
@@ -50,16 +56,25 @@ class LiveFiles:
         self._base: FileTables | None = None
         self._added: dict[str, Add] = {}
         self._removed: dict[str, Remove] = {}
+        self._changes_max: int | None = None
+        self.forgotten = False
+        """Whether the files must be asked for by opening the table anew."""
+
+    def follow(self) -> None:
+        """Loading is over: forget the files once many more changes have come."""
+        self._changes_max = len(self._added) + len(self._removed) + CHANGES_FOLLOWED_MAX
 
     def add(self, action: Add) -> None:
         """Replay an add."""
         self._removed.pop(action.path, None)
         self._added[action.path] = action
+        self._forget_if_many()
 
     def remove(self, action: Remove) -> None:
         """Replay a remove."""
         self._added.pop(action.path, None)
         self._removed[action.path] = action
+        self._forget_if_many()
 
     def adds(self) -> pa.Table:
         """All live files as a table with the columns of `ADD_TYPE`."""
@@ -95,7 +110,18 @@ class LiveFiles:
         """The paths of all live files."""
         return [str(path) for path in self.adds()["path"].to_pylist()]
 
+    def _forget_if_many(self) -> None:
+        if self._changes_max is None:
+            return
+        if self.forgotten or len(self._added) + len(self._removed) > self._changes_max:
+            self.forgotten = True
+            self._base = None
+            self._added.clear()
+            self._removed.clear()
+
     def _tables(self) -> FileTables:
+        if self.forgotten:
+            raise AssertionError("these files were forgotten: open the table anew to list them")
         if self._base is None:
             self._base = self._load()
         return self._base

@@ -130,6 +130,7 @@ class TableLog:
                     f"(version {state.version + 1}) is missing before version {newest}"
                 )
             state.apply(commit)
+        state.files.follow()
         self.state = state
         self.read_at = started
         return state.version > seen

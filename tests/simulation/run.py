@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from unittest import mock
 
 import sparklog.clients.sender as sender_module
+import sparklog.table.live_files as live_files
 from sparklog.table.clean_up import clean_up
 from tests.simulation.actors import make_topics, start_all
 from tests.simulation.checker import Problem, check
@@ -77,6 +78,8 @@ def run_seed(seed: int, mutant: Mutant | None = None, trace: bool = False) -> Re
         world = make_world(seed)
         if world.plan.clean_up:
             stack.enter_context(_eager_clean_up())
+        if world.plan.forgetful:
+            stack.enter_context(mock.patch.object(live_files, "CHANGES_FOLLOWED_MAX", 2))
         if trace:
             world.scheduler.trace = []
         world.faults.enabled = False

@@ -64,6 +64,8 @@ class Plan:
     """Wall clocks are a day off, or run backwards."""
     clean_up: bool
     """Old commits are deleted early, so that their slots are open again."""
+    forgetful: bool
+    """Clients that follow a table forget its files almost at once."""
     checkpoint_interval: int
     batches: int
     delivery_timeout_ms: int
@@ -90,6 +92,7 @@ def draw_plan(seed: int) -> Plan:
         admin=rng.random() < 0.5,
         skew=not clean_up and rng.random() < 0.4,
         clean_up=clean_up,
+        forgetful=random.Random(f"forgetful {seed}").random() < 0.4,
         checkpoint_interval=rng.choice([2, 3, 5, 100]),
         batches=rng.randint(3, 8),
         delivery_timeout_ms=rng.choice([300, 2_000, 20_000]),

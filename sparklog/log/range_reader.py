@@ -1,0 +1,144 @@
+"""Reading a planned range of offsets, far from where it was planned.
+
+A plan names the segments, so that whoever reads it opens files and nothing else. Between plan and
+read a segment may have been merged into another or removed: the reader then plans the rest again,
+by offset, from the newest state. It is data loss only when the log's start offset has passed the
+range; offsets that compaction left out are none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from sparklog.clock import Clock
+from sparklog.errors import CorruptSegmentError, ObjectNotFoundError, OffsetOutOfRangeError
+from sparklog.log.records import RecordShaper, stored_columns
+from sparklog.log.schema import RECORD_SCHEMA
+from sparklog.log.segment import ALL_TIMES, Segment, TimeRange, read_segment
+from sparklog.log.topic_reader import TopicReader
+from sparklog.log.topic_state import require_same_topic
+from sparklog.names import topic_folder
+from sparklog.storage import Store
+
+REPLANS_MAX = 3
+MERGED_ROWS = 32_768
+"""Small batches are joined up to this many rows: handing a batch on has a price of its own."""
+
+
+@dataclass(frozen=True)
+class OffsetRange:
+    """Offsets [start, end) of one topic-partition, and the segments that hold them."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    start: int
+    end: int
+    timestamp_type: int
+    segments: tuple[Segment, ...] = ()
+
+    @property
+    def bytes(self) -> int:
+        """About how many bytes of segments it takes to read the range."""
+        total = 0
+        for segment in self.segments:
+            first, end = max(self.start, segment.base_offset), min(self.end, segment.end)
+            span = max(1, segment.end - segment.base_offset)
+            total += segment.size * max(0, end - first) // span
+        return total
+
+
+@dataclass(frozen=True)
+class ReadSettings:
+    """What of the records to read, and what to do about records that are gone."""
+
+    columns: tuple[str, ...] = tuple(RECORD_SCHEMA.names)
+    times_us: TimeRange = field(default=ALL_TIMES)
+    fail_on_data_loss: bool = True
+    verify: bool = True
+
+
+def read_range(
+    store: Store, clock: Clock, planned: OffsetRange, settings: ReadSettings
+) -> Iterator[pa.RecordBatch]:
+    """The range's records in offset order, as batches of the wanted columns."""
+    shaper = RecordShaper(
+        planned.topic, planned.partition, planned.timestamp_type, settings.columns
+    )
+    return _merged(_batches(store, clock, planned, settings, shaper))
+
+
+def _batches(
+    store: Store, clock: Clock, planned: OffsetRange, settings: ReadSettings, shaper: RecordShaper
+) -> Iterator[pa.RecordBatch]:
+    folder = topic_folder(planned.topic)
+    columns = stored_columns(settings.columns)
+    position, segments, replans = planned.start, list(planned.segments), 0
+    while segments:
+        segment = segments.pop(0)
+        first, end = max(position, segment.base_offset), min(planned.end, segment.end)
+        if first >= end or not segment.holds_time(settings.times_us):
+            continue
+        tables = read_segment(
+            store,
+            folder,
+            segment,
+            first,
+            end,
+            columns,
+            verify=settings.verify,
+            times_us=settings.times_us,
+        )
+        try:
+            for table in tables:
+                yield from shaper.shape(table, segment)
+            position = end
+        except ObjectNotFoundError as gone:
+            replans += 1
+            if replans > REPLANS_MAX:
+                raise CorruptSegmentError(
+                    f"topic {planned.topic!r} partition {planned.partition} offset {position}: "
+                    f"the table log names a segment that is not there: {gone}"
+                ) from gone
+            segments = _plan_again(store, clock, planned, position, settings)
+
+
+def _plan_again(
+    store: Store, clock: Clock, planned: OffsetRange, position: int, settings: ReadSettings
+) -> list[Segment]:
+    reader = TopicReader(store, clock, planned.topic)
+    require_same_topic(reader.table_log.state, planned.topic, planned.topic_id)
+    start = reader.offsets.start[planned.partition]
+    if start > position and settings.fail_on_data_loss:
+        raise data_loss(planned.topic, planned.partition, position, min(start, planned.end))
+    return reader.segments(planned.partition, max(position, start), planned.end)
+
+
+def data_loss(topic: str, partition: int, position: int, start: int) -> OffsetOutOfRangeError:
+    """The error for records that were removed before they were read."""
+    return OffsetOutOfRangeError(
+        f"topic {topic!r} partition {partition}: offsets {position} to {start - 1} were removed "
+        "(by retention, or by hand) before they were read. Set failOnDataLoss=false to go on "
+        f"at {start}, or raise the topic's retention"
+    )
+
+
+def _merged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in fewer batches."""
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        if rows and rows + batch.num_rows > MERGED_ROWS:
+            yield _join(waiting)
+            waiting, rows = [], 0
+        waiting.append(batch)
+        rows += batch.num_rows
+    if waiting:
+        yield _join(waiting)
+
+
+def _join(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(list(batches))
