@@ -119,7 +119,7 @@ class TopicReader:
 
     def _state_with_files(self) -> TableState:
         """The state, its files included: a view that has forgotten them has another look taken."""
-        if not self.table_log.state.files.forgotten:
+        if self.table_log.state.files.available():
             return self.table_log.state
         newest = TableLog(self.store, self.folder, self._clock)
         state = newest.open()

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sparklog.errors import ObjectNotFoundError
 from sparklog.table.actions import Add, Remove
 
 ADD_TYPE = pa.struct(
@@ -57,12 +58,24 @@ class LiveFiles:
         self._added: dict[str, Add] = {}
         self._removed: dict[str, Remove] = {}
         self._changes_max: int | None = None
-        self.forgotten = False
-        """Whether the files must be asked for by opening the table anew."""
+        self._forgotten = False
 
     def follow(self) -> None:
         """Loading is over: forget the files once many more changes have come."""
         self._changes_max = len(self._added) + len(self._removed) + CHANGES_FOLLOWED_MAX
+
+    def available(self) -> bool:
+        """Whether the files can be listed; else the table must be opened anew for them.
+
+        They cannot once they were forgotten, or once clean-up took the checkpoint that they came
+        from before anybody asked for them.
+        """
+        if not self._forgotten and self._base is None:
+            try:
+                self._base = self._load()
+            except ObjectNotFoundError:
+                self._forget()
+        return not self._forgotten
 
     def add(self, action: Add) -> None:
         """Replay an add."""
@@ -113,15 +126,16 @@ class LiveFiles:
     def _forget_if_many(self) -> None:
         if self._changes_max is None:
             return
-        if self.forgotten or len(self._added) + len(self._removed) > self._changes_max:
-            self.forgotten = True
-            self._base = None
-            self._added.clear()
-            self._removed.clear()
+        if self._forgotten or len(self._added) + len(self._removed) > self._changes_max:
+            self._forget()
+
+    def _forget(self) -> None:
+        self._forgotten = True
+        self._base = None
+        self._added.clear()
+        self._removed.clear()
 
     def _tables(self) -> FileTables:
-        if self.forgotten:
-            raise AssertionError("these files were forgotten: open the table anew to list them")
-        if self._base is None:
-            self._base = self._load()
+        if not self.available() or self._base is None:
+            raise AssertionError("these files are not known any more: open the table anew")
         return self._base

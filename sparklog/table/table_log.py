@@ -104,7 +104,7 @@ class TableLog:
         for _ in range(LOAD_TRIES - 1):
             try:
                 return self._load_once(seen)
-            except CorruptCommitError:
+            except (CorruptCommitError, ObjectNotFoundError):
                 pass  # clean-up may have run between the listing and the reads: look again
         return self._load_once(seen)
 
@@ -115,6 +115,11 @@ class TableLog:
         checkpoint, versions = self._list(after)
         if checkpoint is None and hint is not None:
             checkpoint, versions = self._list("")  # the hint named a checkpoint that is gone
+        if checkpoint is None and hint is not None and not versions:
+            raise CorruptCommitError(
+                f"table log {self.log_folder}: _last_checkpoint names version {hint}, but the "
+                "folder lists no checkpoint and no commit"
+            )
         if checkpoint is None:
             state = TableState(self.folder)
         else:
@@ -130,6 +135,12 @@ class TableLog:
                     f"(version {state.version + 1}) is missing before version {newest}"
                 )
             state.apply(commit)
+        if state.version < seen:
+            raise CorruptCommitError(
+                f"table log {self.log_folder}: version {seen} was there, but the folder now lists "
+                f"nothing after version {state.version}: the store's listing is stale, or the log "
+                "was restored from an older copy"
+            )
         state.files.follow()
         self.state = state
         self.read_at = started
