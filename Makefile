@@ -52,8 +52,8 @@ format: $(DEV) ## bring the code into shape
 simulate: $(DEV) ## replay a seed of the simulation: make simulate SEED=123
 	@$(BIN)/python -m tests.simulation.run --seed $(or $(SEED),0) --count $(or $(COUNT),1)
 
-bench: require-java $(BENCH) ## the benchmarks, with their peers
-	@$(BIN)/python -m bench.run
+bench: require-java $(BENCH) ## the benchmarks, with their peers; make bench FULL=1 takes published sizes
+	@$(BIN)/python -m bench.run $(if $(FULL),--full)
 
 clean: ## remove what was built
 	@rm -rf $(VENV) data bench/results .pytest_cache .mypy_cache .ruff_cache

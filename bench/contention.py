@@ -1,75 +1,131 @@
-"""Commits a second with competing producers on one topic; then nothing lost, nothing twice."""
+"""Competing producers on one topic; then nothing lost, nothing twice.
+
+Two modes. One by one: every record is a commit of its own and waited for, which is contention at
+its worst. Gathering: producers send as fast as they can with the default linger, so that whoever
+loses a race has more to put into the next commit.
+"""
 
 from __future__ import annotations
 
 import multiprocessing
 import time
-from collections import Counter
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
 
 import sparklog
+from bench.measure import Measure, Outcome
 
 PRODUCERS = (1, 4, 8)
+TOPIC = "orders"
+NUMBER_BITS = 40  # a value is the producer's number above these, and a count in them
 
 
-def run(folder: Path, full: bool) -> list[dict[str, Any]]:
-    """Commits a second, all producers together."""
-    seconds = 15.0 if full else 5.0
-    rows = [_measure(folder / f"by-{number}", number, seconds) for number in PRODUCERS]
-    for row in rows:
-        row["ratio"] = round(row["value"] / rows[0]["value"], 3)
-    return rows
+class Sent(NamedTuple):
+    """What one producer did, and when by the machine's monotonic clock."""
+
+    number: int
+    records: int
+    start: float
+    end: float
 
 
-def _measure(root: Path, producers: int, seconds: float) -> dict[str, Any]:
+def run(folder: Path, full: bool) -> Outcome:
+    """Commits and records a second, all producers together; the peer is one producer."""
+    seconds = 15.0 if full else 3.0
+    measures: list[Measure] = []
+    for gather in (False, True):
+        first: list[Measure] = []
+        for producers in PRODUCERS:
+            root = folder / f"{'gather' if gather else 'single'}-{producers}"
+            found = _measure(root, producers, seconds, gather)
+            for measure, one in zip(found, first, strict=False):
+                measure.compare(one)
+            first = first or found
+            measures += found
+    return Outcome(measures, [f"{seconds:.0f} s each; no loss and no duplicate, checked"])
+
+
+def _measure(root: Path, producers: int, seconds: float, gather: bool) -> list[Measure]:
     log = sparklog.connect(root)
-    log.create_topic("orders", 4)
+    log.create_topic(TOPIC, 4)
+    version = log.topic(TOPIC).describe().version
     context = multiprocessing.get_context("spawn")
     barrier = context.Barrier(producers)
     counts = context.Queue()
     workers = [
-        context.Process(target=_produce, args=(str(root), number, seconds, barrier, counts))
-        for number in range(producers)
+        context.Process(
+            target=_produce, args=(str(root), n, seconds, gather, barrier, counts), daemon=True
+        )
+        for n in range(producers)
     ]
     for worker in workers:
         worker.start()
-    sent = dict(counts.get(timeout=seconds + 120) for _ in workers)
+    sent = [counts.get(timeout=seconds + 120) for _ in workers]
     for worker in workers:
         worker.join()
     _verify(log, sent)
-    return {
-        "name": f"{producers} producers",
-        "value": round(sum(sent.values()) / seconds, 1),
-        "unit": "commits/s",
-        "fewest by one": min(sent.values()),
-        "most by one": max(sent.values()),
-    }
+    took = max(s.end for s in sent) - min(s.start for s in sent)
+    commits = (log.topic(TOPIC).describe().version - version) / took
+    each = [s.records for s in sent]
+    name = f"{producers} producer{'s' if producers > 1 else ''}"
+    extra = {"fewest by one": float(min(each)), "most by one": float(max(each))}
+    if not gather:
+        return [Measure(name, round(commits, 1), "commits/s", "one by one", extra=extra)]
+    name += ", gathering"
+    return [
+        Measure(name, round(sum(each) / took), "records/s", "gathering", extra=extra),
+        Measure(name, round(commits, 1), "commits/s", "gathering", extra=extra),
+    ]
 
 
-def _produce(root: str, number: int, seconds: float, barrier: Barrier, counts: Any) -> None:
+def _produce(
+    root: str, number: int, seconds: float, gather: bool, barrier: Barrier, counts: Any
+) -> None:
     log = sparklog.connect(root, create=False)
-    sent = 0
-    with log.producer(linger_ms=0) as producer:
-        producer.committed("orders")  # opens the topic before the clock starts
+    count = 0
+    with log.producer(linger_ms=None if gather else 0) as producer:
+        producer.committed(TOPIC)  # opens the topic before the clock starts
         barrier.wait()
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            future = producer.send("orders", b"%d:%d" % (number, sent))
-            producer.flush()
-            future.result()
-            sent += 1
-    counts.put((number, sent))
+        start = time.monotonic()
+        while time.monotonic() < start + seconds:
+            future = producer.send(TOPIC, _value(number, count))
+            if not gather:
+                producer.flush()
+                future.result()
+            count += 1
+        producer.flush()
+        future.result()
+        end = time.monotonic()
+    counts.put(Sent(number, count, start, end))
 
 
-def _verify(log: sparklog.Log, sent: dict[int, int]) -> None:
-    found: Counter[bytes] = Counter()
-    with log.consumer("orders", auto_offset_reset="earliest") as consumer:
-        while records := consumer.poll():
-            found.update(record.value for record in records)
-    expected = {b"%d:%d" % (number, i) for number, count in sent.items() for i in range(count)}
-    lost = expected - found.keys()
-    twice = [value for value, count in found.items() if count > 1]
-    if lost or twice or len(found) != len(expected):
-        raise AssertionError(f"{len(lost)} lost, {len(twice)} twice: {list(lost)[:5]} {twice[:5]}")
+def _value(number: int, count: int) -> bytes:
+    return (number << NUMBER_BITS | count).to_bytes(8, "little")
+
+
+def _verify(log: sparklog.Log, sent: list[Sent]) -> None:
+    arrays = [np.empty(0, np.uint64)]
+    with log.consumer(TOPIC, auto_offset_reset="earliest") as consumer:
+        while batches := consumer.poll_arrow():
+            arrays += [_numbers(batch.column("value")) for batch in batches]
+    found, times = np.unique(np.concatenate(arrays), return_counts=True)
+    expected = np.concatenate(
+        [np.arange(s.records, dtype=np.uint64) + np.uint64(s.number << NUMBER_BITS) for s in sent]
+    )
+    lost, foreign = np.setdiff1d(expected, found), np.setdiff1d(found, expected)
+    twice = found[times > 1]
+    if len(lost) or len(twice) or len(foreign):
+        raise AssertionError(
+            f"{len(lost)} lost, {len(twice)} twice, {len(foreign)} never sent: "
+            f"{lost[:5]} {twice[:5]} {foreign[:5]}"
+        )
+
+
+def _numbers(values: pa.Array) -> np.ndarray:
+    """The values of a batch as numbers; one of another length is an error."""
+    fixed = values.cast(pa.binary(8))
+    return np.frombuffer(fixed.buffers()[1], "<u8")[fixed.offset : fixed.offset + len(fixed)]

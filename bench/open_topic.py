@@ -7,16 +7,16 @@ import statistics
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 import sparklog
+from bench.measure import Measure, Outcome
 
 COMMITS_TIMED = 20
 
 
-def run(folder: Path, full: bool) -> list[dict[str, Any]]:
+def run(folder: Path, full: bool) -> Outcome:
     """Opened in a new process, so that its memory is its own."""
-    versions = 100_000 if full else 10_000
+    versions = 100_000 if full else 5_000
     log = sparklog.connect(folder)
     log.create_topic("orders", 4)
     with log.producer(acks="1", linger_ms=0) as producer:
@@ -31,11 +31,12 @@ def run(folder: Path, full: bool) -> list[dict[str, Any]]:
     version, open_ms, grown_mib, commit_ms = ours.recv()
     worker.join()
     name = f"{version:,} versions"
-    return [
-        {"name": f"open, {name}", "value": round(open_ms, 1), "unit": "ms"},
-        {"name": f"peak RSS growth of open, {name}", "value": round(grown_mib, 1), "unit": "MiB"},
-        {"name": f"commit acks=all (median), {name}", "value": round(commit_ms, 2), "unit": "ms"},
+    measures = [
+        Measure(f"open, {name}", round(open_ms, 1), "ms", "versions"),
+        Measure(f"peak RSS growth of open, {name}", round(grown_mib, 1), "MiB", "versions"),
+        Measure(f"commit acks=all, {name}", round(commit_ms, 2), "ms", "versions"),
     ]
+    return Outcome(measures, ["opened in a new process; the commit is a median; no peer"])
 
 
 def _open(root: str, pipe: Connection) -> None:

@@ -1,30 +1,29 @@
 """Run the benchmarks: `python -m bench.run [--full] [name ...]`.
 
-Writes bench/results/<name>.json and a Markdown table to stdout. A ratio is to the peer of the same
-run: plain Parquet for throughput, one producer for contention.
+Writes bench/results/<name>.json, and from all that are there bench/results/table.md and bench.png.
+A ratio is ours divided by the peer's of the same run: above 1 is better for rates, below 1 for
+times.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import platform
+import signal
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from bench import contention, latency, open_topic, throughput
+from bench import contention, latency, open_topic, report, throughput
+from bench.measure import Outcome
 
-BENCHMARKS = {
+BENCHMARKS: dict[str, Callable[[Path, bool], Outcome]] = {
     "throughput": throughput.run,
     "latency": latency.run,
     "contention": contention.run,
     "open_topic": open_topic.run,
 }
-RESULTS = Path(__file__).parent / "results"
 
 
 def main() -> None:
@@ -37,35 +36,15 @@ def main() -> None:
     for name in chosen.names:
         if name not in BENCHMARKS:
             parser.error(f"no benchmark {name!r}; there are {', '.join(BENCHMARKS)}")
-    print("| benchmark | measure | value | unit | ratio to peer |\n|---|---|---:|---|---:|")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # so that brokers are stopped
     for name in chosen.names or BENCHMARKS:
         with tempfile.TemporaryDirectory(prefix=f"bench-{name}-", dir=chosen.folder) as folder:
             start = time.perf_counter()
-            rows = BENCHMARKS[name](Path(folder), chosen.full)
+            outcome = BENCHMARKS[name](Path(folder), chosen.full)
             seconds = time.perf_counter() - start
-        _save(name, rows, chosen.full, seconds)
-        for row in rows:
-            ratio = row.get("ratio", "")
-            print(f"| {name} | {row['name']} | {row['value']:,} | {row['unit']} | {ratio} |")
-        sys.stdout.flush()
+        report.save(name, outcome, chosen.full, seconds)
         print(f"{name}: {seconds:.0f} s", file=sys.stderr)
-
-
-def _save(name: str, rows: list[dict[str, Any]], full: bool, seconds: float) -> None:
-    RESULTS.mkdir(exist_ok=True)
-    result = {
-        "benchmark": name,
-        "full": full,
-        "seconds": round(seconds, 1),
-        "taken": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "machine": {
-            "cpus": os.cpu_count(),
-            "system": platform.platform(),
-            "python": platform.python_version(),
-        },
-        "rows": rows,
-    }
-    (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n")
+    print(report.write(list(BENCHMARKS)))
 
 
 if __name__ == "__main__":
