@@ -84,7 +84,18 @@ class StoreOptions:
     """Where the log is."""
 
     path: str
-    storage_options: tuple[tuple[str, Any], ...] = ()
+    storage_json: str = "{}"
+    """Options of the store as JSON, so that this can be a key; may hold secrets: never shown."""
+
+    def __repr__(self) -> str:
+        """Show the path only."""
+        return f"StoreOptions({self.path!r})"
+
+    @property
+    def storage_options(self) -> dict[str, Any]:
+        """Options of the store."""
+        options: dict[str, Any] = json.loads(self.storage_json)
+        return options
 
     @classmethod
     def take(cls, reader: OptionReader) -> StoreOptions:
@@ -95,7 +106,7 @@ class StoreOptions:
             raise InvalidConfigError(
                 "option path is missing: the root of the log, such as ./data/log or s3://bucket/x"
             )
-        return cls(path, tuple(sorted(storage.items())))
+        return cls(path, json.dumps(storage, sort_keys=True))
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ def process_store(options: StoreOptions) -> Store:
     key = (os.getpid(), options)
     store = _stores.get(key)
     if store is None:
-        store = open_store(options.path, dict(options.storage_options))
+        store = open_store(options.path, options.storage_options)
         if store.head(LOG_IDENTITY_KEY) is None:
             raise LogNotFoundError(
                 f"there is no log at {store.uri} (option path). Create it with "
