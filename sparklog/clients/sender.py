@@ -25,6 +25,7 @@ from sparklog.clock import Clock, Ids
 from sparklog.config import ProducerConfig
 from sparklog.errors import OutcomeUnknownError, SparklogError, SparklogTimeoutError
 from sparklog.log.append import Append, append_rule, base_offsets, claim_rule
+from sparklog.log.housekeeping import Housekeeping
 from sparklog.log.partitioner import partition_for_keys
 from sparklog.log.producer_state import ProducerState, producer_state
 from sparklog.log.schema import TIMESTAMP
@@ -32,8 +33,6 @@ from sparklog.log.segment import Writer, WrittenSegment, segment_path, write_seg
 from sparklog.log.topic_state import PartitionOffsets, require_topic
 from sparklog.names import topic_folder
 from sparklog.storage import Store
-from sparklog.table.checkpoint import write_checkpoint
-from sparklog.table.clean_up import clean_up
 from sparklog.table.committer import Attempt, Committer
 from sparklog.table.table_log import TableLog
 
@@ -41,7 +40,6 @@ T = TypeVar("T")
 
 logger = logging.getLogger("sparklog.producer")
 
-CHECKPOINTS_PER_CLEAN_UP = 10
 PARALLEL_BYTES_MIN = 1 << 20
 RETRY_SECONDS = 0.1
 
@@ -83,7 +81,7 @@ class TopicSession:
         self.in_doubt = False
         """An append was given up with its outcome unknown: only a new epoch settles it."""
         self.sticky = int(ids.uniform() * self.partitions)
-        self.checkpoints = 0
+        self.housekeeping = Housekeeping(store, self.folder, clock)
 
     def note_config(self) -> None:
         """Take over what `send` checks records against, as of the newest state that was read."""
@@ -319,24 +317,9 @@ class Sender:
             start = end
 
     def _checkpoint_if_due(self, session: TopicSession, version: int) -> None:
-        interval = session.table_log.state.config.checkpoint_interval
-        if (version + 1) % interval:
+        if not session.housekeeping.due(session.table_log.state, version):
             return
-        session.checkpoints += 1
-        sweep = session.checkpoints % CHECKPOINTS_PER_CLEAN_UP == 0
         if self._executor is None:
-            self._checkpoint(session.folder, sweep)
+            session.housekeeping.run()
         else:
-            self._executor.submit(self._checkpoint, session.folder, sweep)
-
-    def _checkpoint(self, folder: str, sweep: bool) -> None:
-        """Write a checkpoint from a view of its own; a failure only postpones it."""
-        try:
-            table_log = TableLog(self._store, folder, self._clock)
-            state = table_log.open()
-            write_checkpoint(self._store, state, self._clock)
-            if sweep:
-                now_ms = self._clock.now_ms()
-                clean_up(self._store, table_log.log_folder, now_ms, state.log_retention_ms)
-        except SparklogError as error:
-            logger.warning("checkpoint of %s postponed: %s", folder, error)
+            self._executor.submit(session.housekeeping.run)

@@ -20,8 +20,8 @@ from typing import Any
 import pyarrow as pa
 
 import sparklog
-from sparklog.clients import sender
 from sparklog.errors import ProducerFencedError, SparklogError, TopicExistsError
+from sparklog.log import housekeeping
 from sparklog.storage.local_store import LocalStore
 from sparklog.table.clean_up import clean_up
 
@@ -111,8 +111,8 @@ def produce(
     second producer sleeps, `clean_up_late_ms` must be 0.
     A `stubborn` producer tries on after it was fenced, and writes each outcome to that file.
     """
-    sender.CHECKPOINTS_PER_CLEAN_UP = 1
-    sender.clean_up = functools.partial(_clean_up, clean_up_late_ms)  # type: ignore[attr-defined]
+    housekeeping.CHECKPOINTS_PER_CLEAN_UP = 1
+    housekeeping.clean_up = functools.partial(_clean_up, clean_up_late_ms)  # type: ignore[attr-defined]
     config = {
         "delta.checkpointInterval": CHECKPOINT_INTERVAL,
         "delta.logRetentionDuration": log_retention,

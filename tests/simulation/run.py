@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from unittest import mock
 
-import sparklog.clients.sender as sender_module
+import sparklog.log.housekeeping as housekeeping_module
 import sparklog.table.live_files as live_files
 from sparklog.table.clean_up import clean_up
 from tests.simulation.actors import make_topics, start_all
@@ -135,8 +135,8 @@ def _eager_clean_up() -> Iterator[None]:
     """Every checkpoint cleans up, and keeps hardly anything: slots open again at once."""
     eager = functools.partial(clean_up, versions_kept=VERSIONS_KEPT)
     with (
-        mock.patch.object(sender_module, "CHECKPOINTS_PER_CLEAN_UP", 1),
-        mock.patch.object(sender_module, "clean_up", eager),
+        mock.patch.object(housekeeping_module, "CHECKPOINTS_PER_CLEAN_UP", 1),
+        mock.patch.object(housekeeping_module, "clean_up", eager),
     ):
         yield
 
