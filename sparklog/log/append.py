@@ -15,7 +15,7 @@ from sparklog.table.table_state import TableState
 
 @dataclass(frozen=True)
 class Append:
-    """Segments that one producer wants in one topic, at most one a partition."""
+    """Segments that one producer wants in one topic, in the order of their records."""
 
     topic: str
     topic_id: str
@@ -38,21 +38,27 @@ def append_rule(append: Append, now_ms: int) -> Rule:
         standing = producer_state(state, append.app_id)
         if is_duplicate(standing, append.app_id, append.epoch, append.base_sequence, append.count):
             return None
-        offsets = PartitionOffsets.of(state)
-        next_offsets = list(offsets.next)
-        adds: list[Action] = []
-        for segment in append.segments:
-            offsets.check_partition(append.topic, segment.partition)
-            adds.append(segment.to_add(next_offsets[segment.partition], now_ms))
-            next_offsets[segment.partition] += segment.count
         after = ProducerState(append.epoch, append.base_sequence + append.count)
         return [
             Txn(append.app_id, after.version, now_ms),
-            PartitionOffsets(offsets.start, tuple(next_offsets)).to_action(),
-            *adds,
+            *assign_offsets(state, append.topic, append.segments, now_ms),
         ]
 
     return rule
+
+
+def assign_offsets(
+    state: TableState, topic: str, segments: Sequence[WrittenSegment], now_ms: int
+) -> list[Action]:
+    """Give the segments the next offsets of their partitions, in this order."""
+    offsets = PartitionOffsets.of(state)
+    next_offsets = list(offsets.next)
+    adds: list[Action] = []
+    for segment in segments:
+        offsets.check_partition(topic, segment.partition)
+        adds.append(segment.to_add(next_offsets[segment.partition], now_ms))
+        next_offsets[segment.partition] += segment.count
+    return [PartitionOffsets(offsets.start, tuple(next_offsets)).to_action(), *adds]
 
 
 def claim_rule(topic: str, topic_id: str, app_id: str, now_ms: int) -> Rule:
@@ -68,9 +74,10 @@ def claim_rule(topic: str, topic_id: str, app_id: str, now_ms: int) -> Rule:
 
 
 def base_offsets(actions: Sequence[Action]) -> dict[int, int]:
-    """Where the segments of an append begin, by partition."""
-    return {
-        int(action.partition_values["partition"]): int(action.partition_values["base_offset"])
-        for action in actions
-        if isinstance(action, Add)
-    }
+    """Where the segments of an append begin, by partition: the first one of each."""
+    found: dict[int, int] = {}
+    for action in actions:
+        if isinstance(action, Add):
+            base = int(action.partition_values["base_offset"])
+            found.setdefault(int(action.partition_values["partition"]), base)
+    return found

@@ -1,7 +1,8 @@
 """A segment that is written bit by bit: for a writer that cannot hold all its records at once.
 
-Records gather until they fill a row group. The file is nothing to anybody before a commit names
-it: whoever gives up discards it, and one that was left behind by a crash is swept up by vacuum.
+Records gather until they fill a row group, or until the owner asks for less. The file is nothing
+to anybody before a commit names it: whoever gives up discards it, and one that was left behind by a
+crash is swept up by vacuum.
 """
 
 from __future__ import annotations
@@ -38,13 +39,17 @@ class SegmentWriter:
         """Add records (timestamp, key, value, headers) behind those that are there."""
         self._waiting.append(records)
         self._waiting_rows += records.num_rows
-        if self._waiting_rows >= ROW_GROUP_ROWS:
+        while self._waiting_rows >= ROW_GROUP_ROWS:
+            self._write_group()
+
+    def flush(self) -> None:
+        """Write what has gathered, as a row group that is not full."""
+        if self._waiting_rows:
             self._write_group()
 
     def finish(self, *, durable: bool = True) -> WrittenSegment:
         """Close the file; from now on a commit may name it."""
-        if self._waiting_rows:
-            self._write_group()
+        self.flush()
         try:
             self._writer.close()
         except OSError as error:
@@ -82,8 +87,9 @@ class SegmentWriter:
             self.discard()
 
     def _write_group(self) -> None:
-        rows = pa.Table.from_batches(self._waiting)
-        self._waiting, self._waiting_rows = [], 0
+        waiting = pa.Table.from_batches(self._waiting)
+        rows, rest = waiting.slice(0, ROW_GROUP_ROWS), waiting.slice(ROW_GROUP_ROWS)
+        self._waiting, self._waiting_rows = rest.to_batches(), rest.num_rows
         deltas = np.arange(self._count, self._count + rows.num_rows, dtype=np.int32)
         columns = [pa.array(deltas), *(rows[name] for name in SEGMENT_SCHEMA.names[1:])]
         table = pa.Table.from_arrays(columns, schema=SEGMENT_SCHEMA)
