@@ -8,8 +8,8 @@ range; offsets that compaction left out are none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -43,12 +43,22 @@ class OffsetRange:
     @property
     def bytes(self) -> int:
         """About how many bytes of segments it takes to read the range."""
-        total = 0
-        for segment in self.segments:
-            first, end = max(self.start, segment.base_offset), min(self.end, segment.end)
-            span = max(1, segment.end - segment.base_offset)
-            total += segment.size * max(0, end - first) // span
-        return total
+        return bytes_between(self.segments, self.start, self.end)
+
+    def cut(self, start: int, end: int) -> OffsetRange:
+        """The part of it with offsets in [start, end)."""
+        within = tuple(s for s in self.segments if s.base_offset < end and s.end > start)
+        return replace(self, start=start, end=end, segments=within)
+
+
+def bytes_between(segments: Iterable[Segment], start: int, end: int) -> int:
+    """About how many bytes of these segments hold offsets in [start, end)."""
+    total = 0
+    for segment in segments:
+        first, last = max(start, segment.base_offset), min(end, segment.end)
+        span = max(1, segment.end - segment.base_offset)
+        total += segment.size * max(0, last - first) // span
+    return total
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from sparklog.errors import InvalidConfigError, OffsetOutOfRangeError
 from sparklog.log.topic_reader import TopicReader
+
+logger = logging.getLogger("sparklog.spark")
 
 EARLIEST = "earliest"
 LATEST = "latest"
@@ -54,8 +57,13 @@ class StartPoint:
         """Partitions that are named one by one, if they are."""
         return self.offsets or self.times_ms
 
-    def resolve(self, option: str, reader: TopicReader, partition: int) -> int:
-        """The offset that it means in this partition now."""
+    def resolve(
+        self, option: str, reader: TopicReader, partition: int, *, strict: bool = True
+    ) -> int:
+        """The offset that it means in this partition now.
+
+        Unless `strict`, an offset that is gone means the nearest one that is there.
+        """
         start, end = reader.offsets.start[partition], reader.offsets.next[partition]
         if self.name:
             return start if self.name == EARLIEST else end
@@ -69,6 +77,17 @@ class StartPoint:
         if value == LATEST_OFFSET:
             return end
         if not start <= value <= end:
+            if not strict:
+                logger.warning(
+                    "option %s: offset %d of topic %r partition %d is out of range %d to %d",
+                    option,
+                    value,
+                    reader.topic,
+                    partition,
+                    start,
+                    end,
+                )
+                return min(max(value, start), end)
             raise OffsetOutOfRangeError(
                 f"option {option}: offset {value} of topic {reader.topic!r} partition {partition} "
                 f"is out of range; it holds {start} to {end} (-2 is earliest, -1 is latest)"
