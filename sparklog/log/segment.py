@@ -262,14 +262,15 @@ def _row_groups(
         if times_us != ALL_TIMES:
             stamps = group.column(1).statistics
             if stamps is not None and stamps.has_min_max:
-                if earliest is not None and _datetime_us(stamps.max) < earliest:
+                if earliest is not None and datetime_us(stamps.max) < earliest:
                     continue
-                if latest is not None and _datetime_us(stamps.min) > latest:
+                if latest is not None and datetime_us(stamps.min) > latest:
                     continue
         yield index
 
 
-def _datetime_us(moment: datetime) -> int:
+def datetime_us(moment: datetime) -> int:
+    """Microseconds since the epoch; a time without a zone is taken as UTC."""
     elapsed = moment - datetime(1970, 1, 1, tzinfo=moment.tzinfo)
     return (elapsed.days * 86_400 + elapsed.seconds) * 1_000_000 + elapsed.microseconds
 
