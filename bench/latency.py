@@ -54,7 +54,7 @@ def _ours(root: Path, acks: str, seconds: int) -> list[Measure]:
 
     def produce(total: int) -> None:
         with log.producer(acks=acks, linger_ms=0) as producer:
-            _at_rate(total, lambda value: producer.send(TOPIC, value))
+            at_rate(total, lambda value: producer.send(TOPIC, value))
 
     return _measures(OURS, acks, _delays(_consume, str(root), produce, seconds))
 
@@ -76,7 +76,7 @@ def _kafka(bootstrap: str, acks: str, seconds: int, prefix: str = TOPIC) -> list
             producer.produce(topic, value)
             producer.poll(0)
 
-        _at_rate(total, send)
+        at_rate(total, send)
         producer.flush(QUIET_MS / 1000)
 
     delays = _delays(_consume_kafka, (bootstrap, topic), produce, seconds)
@@ -118,7 +118,7 @@ def _delays(
     return np.array(delays[RATE * WARM_UP_SECONDS :])
 
 
-def _at_rate(total: int, send: Callable[[bytes], Any]) -> None:
+def at_rate(total: int, send: Callable[[bytes], Any]) -> None:
     """Send at a steady rate values that begin with the time of their sending."""
     padding = bytes(VALUE_BYTES - 8)
     start = time.perf_counter()

@@ -1,19 +1,17 @@
 """Rows a second, in Arrow batches and as single records, beside Kafka and plain Parquet.
 
-The same rows for all (16-byte key, 100-byte value, 4 partitions). Ours and the peers take turns in
-every round, dirty pages are written back before each turn, and the best round counts. Making the
-rows and the topic is not timed; opening the client and the last acknowledgement are.
+The same rows for all (16-byte key, 100-byte value, 4 partitions), in turns. Making the rows and the
+topic is not timed; opening the client and the last acknowledgement are.
 """
 
 from __future__ import annotations
 
 import gc
 import os
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +21,7 @@ import sparklog
 from bench import kafka_client
 from bench.kafka_server import kafka_or_not
 from bench.measure import KAFKA, OURS, PARQUET, Measure, Outcome
+from bench.turns import Task, best_rates, check, timed
 from sparklog.clients.log import Log
 
 PARTITIONS = 4
@@ -35,16 +34,6 @@ WARM_UP_ROUNDS = 3
 AT_ONCE = 500  # max.poll.records; Kafka's client is slower with thousands
 # A batch call fails when the queue is full, so its queue holds everything.
 KAFKA_BATCHES = {**kafka_client.PRODUCER_TUNED, "queue.buffering.max.messages": 10_000_000}
-
-
-class Task(NamedTuple):
-    """Something timed: it gets the number of the round and returns its seconds."""
-
-    system: str
-    panel: str
-    name: str
-    rows: int
-    work: Callable[[int], float]
 
 
 @dataclass(frozen=True)
@@ -103,18 +92,9 @@ def run(folder: Path, full: bool) -> Outcome:
         if peer.bootstrap is not None:
             _warm_up(peer.bootstrap, rows)
             tasks += _kafka_tasks(peer.bootstrap, rows)
-        best = _best(tasks, rounds)
+        best = best_rates(tasks, rounds)
     gc.unfreeze()
     return Outcome(_measures(tasks, best), notes, peer.why_not)
-
-
-def _best(tasks: list[Task], rounds: int) -> list[float]:
-    best = [0.0] * len(tasks)
-    for number in range(rounds):
-        for index, task in enumerate(tasks):
-            os.sync()  # nobody pays for what another one left dirty
-            best[index] = max(best[index], task.rows / task.work(number))
-    return best
 
 
 def _measures(tasks: list[Task], best: list[float]) -> list[Measure]:
@@ -132,10 +112,10 @@ def _measures(tasks: list[Task], best: list[float]) -> list[Measure]:
 
 def _parquet_tasks(folder: Path, rows: Rows) -> list[Task]:
     def write(_: int) -> float:
-        return _timed(lambda: _parquet_write(folder, rows.table))
+        return timed(lambda: _parquet_write(folder, rows.table))
 
     def read(_: int) -> float:
-        return _timed(lambda: _parquet_read(folder, rows.count))
+        return timed(lambda: _parquet_read(folder, rows.count))
 
     return [
         Task(PARQUET, "produce", "write", rows.count, write),
@@ -146,17 +126,17 @@ def _parquet_tasks(folder: Path, rows: Rows) -> list[Task]:
 def _our_tasks(log: Log, rows: Rows) -> list[Task]:
     def send_arrow(number: int) -> float:
         log.create_topic(f"arrow-{number}", PARTITIONS)
-        return _timed(lambda: _send_arrow(log, f"arrow-{number}", rows.table))
+        return timed(lambda: _send_arrow(log, f"arrow-{number}", rows.table))
 
     def poll_arrow(number: int) -> float:
-        return _timed(lambda: _poll_arrow(log, f"arrow-{number}", rows.count))
+        return timed(lambda: _poll_arrow(log, f"arrow-{number}", rows.count))
 
     def send(number: int) -> float:
         log.create_topic(f"single-{number}", PARTITIONS)
-        return _timed(lambda: _send(log, f"single-{number}", rows))
+        return timed(lambda: _send(log, f"single-{number}", rows))
 
     def poll(number: int) -> float:
-        return _timed(lambda: _poll(log, f"single-{number}", rows.count))
+        return timed(lambda: _poll(log, f"single-{number}", rows.count))
 
     return [
         Task(OURS, "produce", "send_arrow", rows.count, send_arrow),
@@ -170,7 +150,7 @@ def _kafka_tasks(bootstrap: str, rows: Rows) -> list[Task]:
     def produced(topic: str, send: Callable[[str], float]) -> float:
         kafka_client.create_topic(bootstrap, topic, PARTITIONS)
         seconds = send(topic)
-        _check(kafka_client.count(bootstrap, topic, PARTITIONS), rows.count)
+        check(kafka_client.count(bootstrap, topic, PARTITIONS), rows.count)
         return seconds
 
     def produce(settings: dict[str, Any]) -> Callable[[str], float]:
@@ -217,12 +197,6 @@ def _warm_up(bootstrap: str, rows: Rows) -> None:
         )
 
 
-def _timed(work: Callable[[], None]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
-
-
 def _parquet_write(folder: Path, table: pa.Table) -> None:
     """As many files as partitions, synced as acks=all is."""
     share = -(-table.num_rows // PARTITIONS)
@@ -238,7 +212,7 @@ def _parquet_read(folder: Path, rows: int) -> None:
     read = sum(
         pq.read_table(folder / f"peer-{number}.parquet").num_rows for number in range(PARTITIONS)
     )
-    _check(read, rows)
+    check(read, rows)
 
 
 def _send_arrow(log: Log, topic: str, table: pa.Table) -> None:
@@ -247,7 +221,7 @@ def _send_arrow(log: Log, topic: str, table: pa.Table) -> None:
             producer.send_arrow(topic, table.slice(start, BATCH_ROWS))
             for start in range(0, table.num_rows, BATCH_ROWS)
         ]
-    _check(sum(place.records for f in futures for place in f.result()), table.num_rows)
+    check(sum(place.records for f in futures for place in f.result()), table.num_rows)
 
 
 def _poll_arrow(log: Log, topic: str, rows: int) -> None:
@@ -255,7 +229,7 @@ def _poll_arrow(log: Log, topic: str, rows: int) -> None:
         read = 0
         while batches := consumer.poll_arrow():
             read += sum(batch.num_rows for batch in batches)
-    _check(read, rows)
+    check(read, rows)
 
 
 def _send(log: Log, topic: str, rows: Rows) -> None:
@@ -270,9 +244,4 @@ def _poll(log: Log, topic: str, rows: int) -> None:
         read = 0
         while records := consumer.poll():
             read += len(records)
-    _check(read, rows)
-
-
-def _check(found: int, expected: int) -> None:
-    if found != expected:
-        raise AssertionError(f"{found} rows, expected {expected}")
+    check(read, rows)
