@@ -23,7 +23,7 @@ from sparklog.log.topic_admin import check_partitions, create_rule, delete_rule
 from sparklog.log.topic_reader import TopicReader
 from sparklog.log.topic_state import is_alive
 from sparklog.names import LOG_IDENTITY_KEY, TOPICS_FOLDER, check_name, topic_folder
-from sparklog.storage import Store
+from sparklog.storage import PutOutcome, Store
 from sparklog.storage.open_store import open_store
 from sparklog.storage.store import probe_put_if_absent
 from sparklog.table.committer import Attempt, Committer, Rule
@@ -65,7 +65,9 @@ class Log:
                 raise LogNotFoundError(f"there is no log at {self.store.uri}") from None
             probe_put_if_absent(self.store, self._ids)
             identity = {"id": self._ids.unique(), "format": FORMAT_VERSION}
-            self.store.put_if_absent(LOG_IDENTITY_KEY, json.dumps(identity).encode())
+            body = json.dumps(identity).encode()
+            if self.store.put_if_absent(LOG_IDENTITY_KEY, body) is not PutOutcome.CREATED:
+                self.store.sync([LOG_IDENTITY_KEY])  # whoever put it may not have come so far
             identity = json.loads(self.store.get(LOG_IDENTITY_KEY))
         if identity.get("format") != FORMAT_VERSION:
             raise UnsupportedError(

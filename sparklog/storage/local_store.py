@@ -8,9 +8,9 @@ How each guarantee of the `Store` protocol comes about:
    creating the final name with O_EXCL would leave a torn object behind a crash.
 2. All processes of one machine see one directory.
 3. Listings are sorted here; code points sort like UTF-8 bytes.
-4. `durable` syncs the file before it gets its name, and the folder after. A folder that is made
-   on the way is synced into its parent at once, durable or not, so that no later durable write
-   rests on it in vain.
+4. `durable` syncs the file before it gets its name, and the folder after. The first durable write
+   into a folder also syncs each folder above it, whoever made them: it may have been this process,
+   which then failed to sync them, or one that was killed before it could.
 
 What it does not do: it does not sweep up temporary files that a killed process left in
 `_sparklog/tmp/`; it does not hide folders that have become empty; and it trusts those who may
@@ -52,6 +52,7 @@ _NO_LINK = frozenset(
     {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
 )
 _LINK_REFUSED = _FULL | _DENIED | {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP}
+_CLOSED = _DENIED | {errno.EINVAL, errno.ENOTSUP}
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
@@ -61,10 +62,11 @@ class LocalStore:
     linger_ms_default = 5
 
     def __init__(self, root: str | Path) -> None:
-        """Keep objects below `root`; nothing is read or written yet."""
+        """Keep objects below `root`; nothing is made or read yet."""
         self.uri = os.path.abspath(root)  # noqa: PTH100 (resolves '..' but no symbolic links)
         self._prefix = self.uri.rstrip("/") + "/"
         self._tmp_prefix = self._prefix + TMP_FOLDER
+        self._anchored = {"/"}  # folders whose names are known to survive a crash
 
     def __repr__(self) -> str:
         """The store with its root."""
@@ -101,7 +103,7 @@ class LocalStore:
                 _make_folders(_folder(path))
                 os.replace(tmp, path)  # noqa: PTH105
             if durable:
-                _fsync_path(_folder(path))
+                self._sync_folder(_folder(path))
         except OSError as error:
             _unlink_quietly(tmp)
             _raise_mapped(error, "write", path)
@@ -116,7 +118,7 @@ class LocalStore:
             outcome = _link(tmp, path)
             if durable and outcome is PutOutcome.CREATED:
                 try:
-                    _fsync_path(_folder(path))
+                    self._sync_folder(_folder(path))
                 except OSError:
                     return PutOutcome.UNKNOWN  # it stands, but a crash could undo it
             return outcome
@@ -167,7 +169,7 @@ class LocalStore:
 
         A file that stands there already is let go, not written into: readers may have it mapped.
         """
-        return LocalOutputFile(self._prefix + check_key(key))
+        return LocalOutputFile(self._prefix + check_key(key), self._sync_folder)
 
     def write_file(self, key: str, write: Callable[[Any], None], *, durable: bool = True) -> int:
         """Write a new file in place through an Arrow stream; returns its size."""
@@ -190,10 +192,11 @@ class LocalStore:
     def sync(self, keys: Iterable[str]) -> None:
         """Make these objects survive a crash: each file, then each of their folders once."""
         paths = [self._prefix + check_key(key) for key in keys]
+        files = [(path, _fsync_path) for path in paths]
         folders = dict.fromkeys(_folder(path) for path in paths)
-        for path in [*paths, *folders]:
+        for path, sync in [*files, *((folder, self._sync_folder) for folder in folders)]:
             try:
-                _fsync_path(path)
+                sync(path)
             except OSError as error:
                 if error.errno in _ABSENT:
                     raise ObjectNotFoundError(f"no object {path} to sync") from error
@@ -234,6 +237,22 @@ class LocalStore:
             raise
         return tmp
 
+    def _sync_folder(self, folder: str) -> None:
+        """Make the names in a folder survive a crash, and its own name and those above it."""
+        _fsync_path(folder)
+        unanchored = []
+        while folder not in self._anchored:
+            unanchored.append(folder)
+            folder = _folder(folder)
+        for path in reversed(unanchored):
+            try:
+                _fsync_path(_folder(path))
+            except OSError as error:
+                # A folder above the root that cannot be synced was not made by one of us.
+                if path.startswith(self._prefix) or error.errno not in _CLOSED:
+                    raise
+            self._anchored.add(path)
+
     def _entries(self, folder: str, after: str, want_folders: bool) -> list[os.DirEntry[str]]:
         """The files, or the folders, of a folder in order; none if the folder is missing."""
         if folder and not check_key(folder).endswith("/"):
@@ -257,9 +276,10 @@ class LocalStore:
 class LocalOutputFile:
     """A file that is being written in place."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, sync_folder: Callable[[str], None]) -> None:
         """Create the file, with its folders if need be."""
         self._path = path
+        self._sync_folder = sync_folder
         self._fd = _open_new(path)
         try:
             self.stream = pa.OSFile(path, "wb")
@@ -276,7 +296,7 @@ class LocalOutputFile:
                 # Through the descriptor that was open all along: it is told of every write-back
                 # error since, and the file needs no second look-up.
                 os.fsync(self._fd)
-                _fsync_path(_folder(self._path))
+                self._sync_folder(_folder(self._path))
         except OSError as error:
             _raise_mapped(error, "write", self._path)
         os.close(self._fd)
@@ -352,7 +372,7 @@ def _open_new(path: str) -> int:
 
 
 def _make_folders(folder: str) -> None:
-    """Make a folder and those above it that are missing, each synced into its parent."""
+    """Make a folder and those above it that are missing."""
     missing = []
     above = folder
     while not os.path.isdir(above):  # noqa: PTH112
@@ -364,7 +384,6 @@ def _make_folders(folder: str) -> None:
                 os.mkdir(path)  # noqa: PTH102
             except FileExistsError:
                 pass  # another writer was first
-            _fsync_path(_folder(path))
     except OSError as error:
         _raise_mapped(error, "make folder", folder)
 

@@ -46,6 +46,8 @@ except SparklogError as error:
     print(type(error).__name__)
 """
 PUT = f"store.put_if_absent({COMMIT!r}, b'x' * 5000)"
+ANCHORING = ["fsync .", "fsync topics"]
+"""The folders above, once a process; those above the root are not shown."""
 
 RACER = """
 import sys
@@ -90,9 +92,10 @@ def traced(store: LocalStore, expression: str) -> list[str]:
     _, calls = under_strace(store, expression, "-e", wanted)
     steps = []
     for name, rest in re.findall(r"^\d+ +(fsync|link|unlink|rename)\w*\((.*)", calls, re.M):
-        paths = re.findall(re.escape(store.uri) + r"/([^\">]*)", rest)
-        shown = [re.sub(r"tmp/.*", "tmp/*", path) for path in paths]
-        steps.append(" ".join([name, *shown]))
+        paths = re.findall(re.escape(store.uri) + r"(?:/|(?=>))([^\">]*)", rest)
+        shown = [re.sub(r"tmp/.*", "tmp/*", path) or "." for path in paths]
+        if shown:
+            steps.append(" ".join([name, *shown]))
     return steps
 
 
@@ -104,6 +107,8 @@ def test_durable_put_if_absent_syncs_file_before_link_and_folder_after(store: Lo
         "fsync _sparklog/tmp/*",
         f"link _sparklog/tmp/* {COMMIT}",
         "fsync topics/orders/_delta_log",
+        *ANCHORING,
+        "fsync topics/orders",
         "unlink _sparklog/tmp/*",
     ]
 
@@ -125,6 +130,8 @@ def test_durable_put_syncs_file_before_rename_and_folder_after(store: LocalStore
         "fsync _sparklog/tmp/*",
         f"rename _sparklog/tmp/* {COMMIT}",
         "fsync topics/orders/_delta_log",
+        *ANCHORING,
+        "fsync topics/orders",
     ]
 
 
@@ -132,6 +139,7 @@ def test_durable_write_file_syncs_file_then_folder(store: LocalStore) -> None:
     assert traced(store, "store.write_file('topics/orders/s', lambda out: out.write(b'x'))") == [
         "fsync topics/orders/s",
         "fsync topics/orders",
+        *ANCHORING,
     ]
 
 
@@ -139,12 +147,31 @@ def test_sync_syncs_each_file_and_each_folder_once(store: LocalStore) -> None:
     for key in ["a/1", "a/2", "b/3"]:
         store.put(key, b"", durable=False)
     steps = traced(store, "store.sync(['a/1', 'a/2', 'b/3'])")
-    assert steps == ["fsync a/1", "fsync a/2", "fsync b/3", "fsync a", "fsync b"]
+    synced = ["fsync a/1", "fsync a/2", "fsync b/3", "fsync a", "fsync .", "fsync b"]
+    assert steps == [*synced, "fsync ."]
 
 
-def test_new_folders_are_synced_into_their_parents_even_without_durable(store: LocalStore) -> None:
-    steps = traced(store, "store.put_if_absent('new/deep/key', b'', durable=False)")
-    assert [step for step in steps if step.startswith("fsync")] == ["fsync", "fsync new"]
+def test_folders_above_are_synced_by_the_first_durable_write_only(store: LocalStore) -> None:
+    steps = traced(store, f"store.put({COMMIT!r}, b'x') or {PUT.replace('0.json', '1.json')}")
+    second = steps[steps.index(f"rename _sparklog/tmp/* {COMMIT}") + 5 :]
+    assert [step for step in second if step.startswith("fsync")] == [
+        "fsync _sparklog/tmp/*",
+        "fsync topics/orders/_delta_log",
+    ]
+
+
+def test_root_in_a_folder_closed_to_the_writer_takes_durable_writes(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.open
+
+    def closed(path: str, flags: int, *rest: int) -> int:
+        if path == str(Path(store.uri).parent):
+            raise PermissionError(errno.EACCES, "denied")
+        return real(path, flags, *rest)
+
+    monkeypatch.setattr(os, "open", closed)
+    assert store.put_if_absent(COMMIT, b"x") is PutOutcome.CREATED
 
 
 # Death
@@ -207,12 +234,17 @@ def test_failed_sync_of_folder_after_link_is_unknown(store: LocalStore) -> None:
     assert leftovers(store) == []
 
 
-def test_failed_sync_of_new_folder_before_link_raises_and_nothing_stands(store: LocalStore) -> None:
-    printed, _ = under_strace(
-        store, "store.put_if_absent('new/key', b'')", "-e", "inject=fsync:error=EIO:when=2"
-    )
-    assert printed == "StoreUnavailableError"
-    assert store.head("new/key") is None
+@pytest.mark.parametrize("when", [3, 4, 5])
+def test_failed_sync_of_folder_above_is_unknown_and_taken_up_again(
+    store: LocalStore, when: int
+) -> None:
+    again = f"[{PUT}.name, store.sync([{COMMIT!r}])]"
+    printed, calls = under_strace(store, again, "-e", f"inject=fsync:error=EIO:when={when}")
+    assert printed == "['UNKNOWN', None]"
+    failed = re.search(r"fsync\(\d+<([^>]*)>\) *= -1 EIO", calls)
+    assert failed is not None
+    later = calls[failed.end() :]
+    assert re.search(rf"<{re.escape(failed[1])}>\) *= 0", later), "never synced again"
 
 
 @pytest.mark.parametrize("when", [1, 2])
