@@ -40,6 +40,7 @@ class PartitionLog:
                 row["modificationTime"],
                 row["dataChange"],
                 row["stats"],
+                row["tags"] or {},
             )
         )
 

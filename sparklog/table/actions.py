@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from sparklog.errors import CorruptCommitError
 
 VERSION_DIGITS = 20
+LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class Add:
     modification_time: int
     data_change: bool
     stats: str
+    tags: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -118,16 +120,17 @@ def version_of(name: str) -> int | None:
 def to_json(action: Action) -> dict[str, Any]:
     """The action as Delta's JSON object."""
     if isinstance(action, Add):
-        return {
-            "add": {
-                "path": action.path,
-                "partitionValues": dict(action.partition_values),
-                "size": action.size,
-                "modificationTime": action.modification_time,
-                "dataChange": action.data_change,
-                "stats": action.stats,
-            }
+        add: dict[str, Any] = {
+            "path": action.path,
+            "partitionValues": dict(action.partition_values),
+            "size": action.size,
+            "modificationTime": action.modification_time,
+            "dataChange": action.data_change,
+            "stats": action.stats,
         }
+        if action.tags:
+            add["tags"] = dict(action.tags)
+        return {"add": add}
     if isinstance(action, Txn):
         return {
             "txn": {
@@ -189,55 +192,95 @@ def _rare_to_json(action: Protocol | Metadata | CommitInfo) -> dict[str, Any]:
     return {"commitInfo": info}
 
 
+def _text(body: Mapping[str, Any], name: str) -> str:
+    value = body[name]
+    if type(value) is not str:
+        raise TypeError(f"{name} is {value!r}, not a string")
+    return value
+
+
+def _long(body: Mapping[str, Any], name: str) -> int:
+    value = body[name]
+    if type(value) is not int or not LONG_MIN <= value <= LONG_MAX:
+        raise TypeError(f"{name} is {value!r}, not a 64-bit integer")
+    return value
+
+
+def _flag(body: Mapping[str, Any], name: str) -> bool:
+    value = body[name]
+    if type(value) is not bool:
+        raise TypeError(f"{name} is {value!r}, neither true nor false")
+    return value
+
+
+def _texts(body: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    values = body[name]
+    if type(values) is not list or any(type(value) is not str for value in values):
+        raise TypeError(f"{name} is {values!r}, not a list of strings")
+    return tuple(values)
+
+
+def _text_map(body: Mapping[str, Any], name: str) -> dict[str, str]:
+    values = body[name]
+    if type(values) is not dict or any(type(value) is not str for value in values.values()):
+        raise TypeError(f"{name} is {values!r}, not a map of strings")
+    return values
+
+
 def _read_add(body: Mapping[str, Any]) -> Add:
     return Add(
-        path=body["path"],
-        partition_values=body["partitionValues"],
-        size=body["size"],
-        modification_time=body["modificationTime"],
-        data_change=body["dataChange"],
-        stats=body.get("stats") or "{}",
+        path=_text(body, "path"),
+        partition_values=_text_map(body, "partitionValues"),
+        size=_long(body, "size"),
+        modification_time=_long(body, "modificationTime"),
+        data_change=_flag(body, "dataChange"),
+        stats=_text(body, "stats") if body.get("stats") else "{}",
+        tags=_text_map(body, "tags") if body.get("tags") else {},
     )
 
 
 def _read_remove(body: Mapping[str, Any]) -> Remove:
-    return Remove(body["path"], body.get("deletionTimestamp") or 0, body["dataChange"])
+    deleted = _long(body, "deletionTimestamp") if body.get("deletionTimestamp") else 0
+    return Remove(_text(body, "path"), deleted, _flag(body, "dataChange"))
 
 
 def _read_txn(body: Mapping[str, Any]) -> Txn:
-    return Txn(body["appId"], body["version"], body.get("lastUpdated") or 0)
+    updated = _long(body, "lastUpdated") if body.get("lastUpdated") else 0
+    return Txn(_text(body, "appId"), _long(body, "version"), updated)
 
 
 def _read_domain(body: Mapping[str, Any]) -> DomainMetadata:
-    return DomainMetadata(body["domain"], body["configuration"], body["removed"])
+    return DomainMetadata(
+        _text(body, "domain"), _text(body, "configuration"), _flag(body, "removed")
+    )
 
 
 def _read_metadata(body: Mapping[str, Any]) -> Metadata:
     return Metadata(
-        id=body["id"],
-        name=body.get("name") or "",
-        schema_string=body["schemaString"],
-        partition_columns=tuple(body["partitionColumns"]),
-        configuration=dict(body["configuration"]),
-        created_time=body.get("createdTime") or 0,
+        id=_text(body, "id"),
+        name=_text(body, "name") if body.get("name") else "",
+        schema_string=_text(body, "schemaString"),
+        partition_columns=_texts(body, "partitionColumns"),
+        configuration=_text_map(body, "configuration"),
+        created_time=_long(body, "createdTime") if body.get("createdTime") else 0,
     )
 
 
 def _read_protocol(body: Mapping[str, Any]) -> Protocol:
     return Protocol(
-        body["minReaderVersion"],
-        body["minWriterVersion"],
-        tuple(body.get("writerFeatures") or ()),
+        _long(body, "minReaderVersion"),
+        _long(body, "minWriterVersion"),
+        _texts(body, "writerFeatures") if body.get("writerFeatures") else (),
     )
 
 
 def _read_commit_info(body: Mapping[str, Any]) -> CommitInfo:
     return CommitInfo(
-        timestamp=body.get("timestamp") or 0,
-        operation=body.get("operation") or "",
-        txn_id=body.get("txnId") or "",
-        is_blind_append=bool(body.get("isBlindAppend")),
-        tags=body.get("tags") or {},
+        timestamp=_long(body, "timestamp") if body.get("timestamp") else 0,
+        operation=_text(body, "operation") if body.get("operation") else "",
+        txn_id=_text(body, "txnId") if body.get("txnId") else "",
+        is_blind_append=_flag(body, "isBlindAppend") if body.get("isBlindAppend") else False,
+        tags=_text_map(body, "tags") if body.get("tags") else {},
     )
 
 
@@ -295,8 +338,10 @@ def decode_commit(data: bytes, version: int, where: str) -> Commit:
     for number, line in enumerate(data.splitlines(), start=1):
         try:
             ((kind, body),) = json.loads(line).items()
+            if b"\\u" in line:
+                json.dumps(body, ensure_ascii=False).encode()  # half a surrogate pair is no text
             actions.append(from_json(kind, body))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise CorruptCommitError(
                 f"commit {where} (version {version}) line {number} is not a known Delta action: "
                 f"{type(error).__name__}: {error}"

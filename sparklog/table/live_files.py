@@ -27,6 +27,7 @@ ADD_TYPE = pa.struct(
         ("modificationTime", pa.int64()),
         ("dataChange", pa.bool_()),
         ("stats", pa.string()),
+        ("tags", pa.map_(pa.string(), pa.string())),
     ]
 )
 REMOVE_TYPE = pa.struct(
@@ -106,6 +107,7 @@ class LiveFiles:
                 "modificationTime": a.modification_time,
                 "dataChange": a.data_change,
                 "stats": a.stats,
+                "tags": list(a.tags.items()) or None,
             }
             for a in self._added.values()
         ]
