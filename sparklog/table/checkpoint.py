@@ -102,7 +102,7 @@ def write_checkpoint(store: Store, state: TableState, clock: Clock) -> None:
     small = _small_rows(state, removes)
     adds = state.files.adds()
     sink = io.BytesIO()
-    with pq.ParquetWriter(sink, SCHEMA, compression="snappy") as writer:
+    with pq.ParquetWriter(sink, SCHEMA, compression="snappy", write_page_checksum=True) as writer:
         writer.write_table(small)
         if adds.num_rows:
             writer.write_table(_add_rows(adds))
@@ -124,7 +124,7 @@ def read_last_checkpoint(store: Store, folder: str) -> int | None:
         version = json.loads(data)["version"]
         if not isinstance(version, int) or version < 0:
             raise ValueError(f"version {version!r}")
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CorruptCommitError(
             f"{key} is malformed ({error}). It is only a hint: delete it, and it is found anew"
         ) from error
@@ -168,7 +168,7 @@ def _fill(state: TableState, action: Action) -> None:
 def _read(store: Store, key: str, version: int, columns: list[str]) -> pa.Table:
     try:
         with store.open_input(key) as source:
-            return pq.read_table(source, columns=columns)
+            return pq.read_table(source, columns=columns, page_checksum_verification=True)
     except (pa.ArrowException, OSError) as error:
         raise CorruptCommitError(
             f"checkpoint {key} (version {version}) cannot be read: {error}"
