@@ -35,12 +35,12 @@ class PartitionOffsets:
         """As the newest commit states them."""
         try:
             body = json.loads(state.domains[OFFSETS_DOMAIN])
-            return cls(tuple(body["start"]), tuple(body["next"]))
-        except (KeyError, ValueError, TypeError) as error:
-            raise CorruptCommitError(
-                f"table log {state.folder} at version {state.version}: "
-                f"domain {OFFSETS_DOMAIN} is malformed: {error!r}"
-            ) from error
+            start, end = tuple(body["start"]), tuple(body["next"])
+            if len(start) != len(end) or not {*map(type, start + end)} <= {int}:
+                raise ValueError(state.domains[OFFSETS_DOMAIN])
+            return cls(start, end)
+        except (KeyError, ValueError, TypeError, RecursionError) as error:
+            raise _malformed(state, OFFSETS_DOMAIN, error) from error
 
     def to_action(self) -> DomainMetadata:
         """As a commit carries them."""
@@ -65,7 +65,20 @@ def is_alive(state: TableState) -> bool:
     """Whether a topic stands here: created, and not deleted since."""
     if not state.exists:
         return False
-    return not json.loads(state.domains.get(TOPIC_DOMAIN, "{}")).get("deleted", False)
+    try:
+        deleted = json.loads(state.domains[TOPIC_DOMAIN])["deleted"]
+        if type(deleted) is not bool:
+            raise ValueError(state.domains[TOPIC_DOMAIN])
+    except (KeyError, ValueError, TypeError, RecursionError) as error:
+        raise _malformed(state, TOPIC_DOMAIN, error) from error
+    return not deleted
+
+
+def _malformed(state: TableState, domain: str, error: Exception) -> CorruptCommitError:
+    return CorruptCommitError(
+        f"table log {state.folder} at version {state.version}: domain {domain} is missing or "
+        f"malformed: {error!r}"
+    )
 
 
 def require_topic(state: TableState, topic: str) -> None:

@@ -140,7 +140,6 @@ def test_same_topic_is_told_from_a_deleted_and_from_a_new_one(topic):
     require_same_topic(topic, "t", "two")
 
 
-@pytest.mark.xfail(strict=True, reason="bug: a malformed sparklog.topic domain is not caught")
 @pytest.mark.parametrize("text", ["", "[]", "{"])
 def test_topic_with_a_malformed_domain_is_corrupt(topic, text):
     apply(topic, [DomainMetadata(TOPIC_DOMAIN, text)])
