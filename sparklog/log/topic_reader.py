@@ -55,22 +55,31 @@ class TopicReader:
     def refresh(self) -> bool:
         """Follow the table log; True if anything was committed; raises if the topic is gone."""
         found = self.table_log.refresh()
+        require_same_topic(self.table_log.state, self.topic, self.topic_id)
         if not found.commits and not found.reloaded:
             return False
-        require_same_topic(self.table_log.state, self.topic, self.topic_id)
         self.offsets = PartitionOffsets.of(self.table_log.state)
         if found.reloaded:
-            for cursor in self._cursors.values():
-                cursor.replan()
-            if self._tails is not None:
-                self._tails.clear()
-            return True
-        if self._cursors or self._tails is not None:
-            for commit in found.commits:
-                for action in commit.actions:
-                    if isinstance(action, Add) and action.data_change:
-                        self._note(Segment.from_add(action))
+            self._forget_tails()
+        elif self._cursors or self._tails is not None:
+            try:
+                for commit in found.commits:
+                    for action in commit.actions:
+                        if isinstance(action, Add) and action.data_change:
+                            self._note(Segment.from_add(action))
+            except SparklogError:
+                # This commit is not seen again: whoever comes to the malformed entry must find it
+                # in the file list, and not go on behind it.
+                self._forget_tails()
+                raise
         return True
+
+    def _forget_tails(self) -> None:
+        """Look up in the file list what comes next: commits did not bring all of it."""
+        for cursor in self._cursors.values():
+            cursor.replan()
+        if self._tails is not None:
+            self._tails.clear()
 
     def _note(self, segment: Segment) -> None:
         cursor = self._cursors.get(segment.partition)
@@ -148,6 +157,24 @@ class TopicReader:
 
     def offset_for_time(self, partition: int, timestamp_us: int) -> tuple[int, int] | None:
         """The first offset whose timestamp is at or after this time, and that timestamp."""
+        for _ in range(REPLANS_MAX):
+            try:
+                return self._look_for_time(partition, timestamp_us)
+            except ObjectNotFoundError as gone:
+                missing = gone
+                self.refresh()
+        raise self.segment_missing(partition, self.offsets.start[partition], missing)
+
+    def segment_missing(
+        self, partition: int, offset: int, missing: ObjectNotFoundError
+    ) -> CorruptSegmentError:
+        """The error for a file that the newest state names and the store does not have."""
+        return CorruptSegmentError(
+            f"topic {self.topic!r} partition {partition} offset {offset}: "
+            f"the table log names a segment that is not there: {missing}"
+        )
+
+    def _look_for_time(self, partition: int, timestamp_us: int) -> tuple[int, int] | None:
         log = self.partition_log(partition)
         start = self.offsets.start[partition]
         for segment in log.segments(start) if log else ():
@@ -221,10 +248,7 @@ class PartitionCursor:
                 if self.position < self._reader.offsets.start[self.partition]:
                     return None  # retention passed this position: the caller's reset policy decides
         else:
-            raise CorruptSegmentError(
-                f"topic {self._reader.topic!r} partition {self.partition} offset {self.position}: "
-                f"the table log names a segment that is not there: {missing}"
-            )
+            raise self._reader.segment_missing(self.partition, self.position, missing)
         if batch is None:
             return None
         if batch.num_rows > rows_max:

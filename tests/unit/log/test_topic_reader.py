@@ -255,7 +255,6 @@ def test_failed_read_is_taken_up_where_it_broke(world):
     assert drain(cursor) == numbered(2, 4)
 
 
-@pytest.mark.xfail(strict=True, reason="bug: after a malformed entry the tail jumps over segments")
 def test_malformed_entry_at_the_tail_is_never_jumped_over(world):
     reader = world.reader()
     cursor = reader.cursor(0, 0)
@@ -296,7 +295,6 @@ def test_topic_deleted_or_created_again_stops_the_reader(world):
         second.refresh()
 
 
-@pytest.mark.xfail(strict=True, reason="bug: only the first look after a replacement says so")
 def test_topic_created_again_stops_the_reader_each_time_it_looks(world):
     reader = world.reader()
     world.log.delete_topic("t")
@@ -375,7 +373,6 @@ def test_offset_for_time_tells_microseconds_apart(world):
     assert reader.offset_for_time(0, 5_001_000) is None
 
 
-@pytest.mark.xfail(strict=True, reason="bug: offset_for_time does not plan again")
 def test_offset_for_time_plans_again_when_a_segment_was_merged(world):
     world.send(b"0", b"1", stamps=[10, 20])
     world.send(b"2", stamps=[30])
