@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sparklog.errors import CorruptCommitError
 from sparklog.log.segment import Segment
 from sparklog.table.actions import Add
 from sparklog.table.table_state import TableState
@@ -69,8 +70,8 @@ def partition_logs(state: TableState) -> dict[int, PartitionLog]:
     adds = state.files.adds()
     if not adds.num_rows:
         return {}
-    partitions = _integers(adds, "partition", pa.int32())
-    bases = _integers(adds, "base_offset", pa.int64())
+    partitions = _integers(state, adds, "partition", pa.int32())
+    bases = _integers(state, adds, "base_offset", pa.int64())
     order = np.lexsort((bases, partitions))
     sorted_partitions, sorted_bases = partitions[order], bases[order]
     ordered = adds.take(pa.array(order))
@@ -82,8 +83,17 @@ def partition_logs(state: TableState) -> dict[int, PartitionLog]:
     }
 
 
-def _integers(adds: pa.Table, name: str, kind: pa.DataType) -> np.ndarray:
+def _integers(state: TableState, adds: pa.Table, name: str, kind: pa.DataType) -> np.ndarray:
     column = adds["partitionValues"].combine_chunks()
-    values = pc.map_lookup(column, pa.scalar(name), "first").cast(kind)
+    texts = pc.map_lookup(column, pa.scalar(name), "first")
+    try:
+        values = texts.cast(kind)
+        if values.null_count:
+            raise ValueError(f"{adds['path'].filter(values.is_null())[0]} has none")
+    except ValueError as error:  # Arrow's own errors are such too
+        raise CorruptCommitError(
+            f"table log {state.folder} at version {state.version}: "
+            f"the partition value {name} of a file is malformed: {error}"
+        ) from error
     result: np.ndarray = values.to_numpy(zero_copy_only=False)
     return result

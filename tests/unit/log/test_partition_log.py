@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparklog.errors import CorruptCommitError
 from sparklog.log.partition_log import partition_logs
 from sparklog.table.actions import Add, Commit, CommitInfo, Remove
 from sparklog.table.table_state import TableState
@@ -98,3 +99,20 @@ def test_topic_without_segments_has_no_index():
 def test_search_past_the_last_segment_finds_nothing(start, found):
     log = partition_logs(state_of(add(0, 0, 5)))[0]
     assert [s.base_offset for s in log.segments(start)] == found
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"partition": "0"},
+        {"partition": "0", "base_offset": "x"},
+        {"partition": "0", "base_offset": str(2**63)},
+        {"partition": str(2**31), "base_offset": "0"},
+        {"partition": "", "base_offset": "0"},
+    ],
+)
+def test_file_with_malformed_partition_values_is_corrupt_and_the_table_named(values):
+    bad = Add("p0/bad.parquet", values, 1, 1, True, "{}")
+    with pytest.raises(CorruptCommitError, match=f"{FOLDER} at version 0.*malformed"):
+        partition_logs(state_of(add(0, 0, 5), bad))
