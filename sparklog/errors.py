@@ -10,10 +10,20 @@
     ├── NotFoundError
     │   ├── LogNotFoundError                no log at that root
     │   ├── UnknownTopicError               no topic of that name
+    │   ├── UnknownGroupError               no consumer group of that name
     │   └── TableNotFoundError              no table log at that place
     ├── TopicExistsError                    create_topic of a live topic
     ├── TopicReplacedError                  the topic was deleted, or deleted and created again
     ├── OffsetOutOfRangeError               a position before the start or past the end
+    ├── GroupError                          a request that a consumer group's state does not allow
+    │   ├── CommitFailedError               offsets were not committed: the partition was lost
+    │   │   ├── UnknownMemberError          not, or no longer, a member of the group
+    │   │   └── StaleOwnerError             the partition is another's, or owned anew since
+    │   ├── OffsetsHeldError                a decided transaction holds the partition's offset
+    │   ├── MemberFencedError               a newer member with the same instance id has joined
+    │   ├── InconsistentStrategyError       no assignment strategy that all members have
+    │   ├── GroupNotEmptyError              an admin's change of a group that has members
+    │   └── GroupReplacedError              the group was deleted, or deleted and created again
     ├── ProducerFencedError                 a newer producer with the same id has started
     ├── OutOfOrderSequenceError             a gap or an overlap in a producer's sequence
     ├── SparklogTimeoutError (TimeoutError) nothing was written; trying again is safe
@@ -103,6 +113,63 @@ class TopicReplacedError(SparklogError):
 
 class OffsetOutOfRangeError(SparklogError):
     """A position is before the start or past the end, and auto.offset.reset is none. Seek."""
+
+
+class UnknownGroupError(NotFoundError):
+    """No consumer group of that name. Correct the name; a group begins with its first member."""
+
+
+class GroupError(SparklogError):
+    """A consumer group's state does not allow the request. Nothing was changed."""
+
+
+class CommitFailedError(GroupError):
+    """Offsets were not committed, because the partition is no longer this member's.
+
+    Whoever owns it now goes on from the last commit. Do not commit again: poll, which joins again
+    and says by the rebalance listener what was lost.
+    """
+
+
+class UnknownMemberError(CommitFailedError):
+    """The member is not in the group: it left, or was silent for session.timeout.ms."""
+
+
+class StaleOwnerError(CommitFailedError):
+    """The partition has another owner now, or this member owns it anew, since a later generation.
+
+    Only offsets of records that were read under the present ownership may be committed.
+    """
+
+
+class OffsetsHeldError(GroupError):
+    """A decided transaction that is not rolled forward yet holds the partition's offset.
+
+    Try again: whoever meets it rolls it forward.
+    """
+
+    retriable = True
+
+
+class MemberFencedError(GroupError):
+    """A newer member with the same group.instance.id has taken this one's place. Close this one."""
+
+    fatal = True
+
+
+class InconsistentStrategyError(GroupError):
+    """No partition.assignment.strategy that every member has. Give this member one of theirs."""
+
+
+class GroupNotEmptyError(GroupError):
+    """The group has members, so an admin may not change it. Close them, or wait until they go."""
+
+
+class GroupReplacedError(GroupError):
+    """The group was deleted, or deleted and created again, since this client opened it.
+
+    Poll again to join the new one; what was read for the old one is not committed.
+    """
 
 
 class ProducerFencedError(SparklogError):

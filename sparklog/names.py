@@ -17,6 +17,7 @@ WRITER_ID_LENGTH_MAX = 160
 LOG_IDENTITY_KEY = "_sparklog/log.json"
 PROBE_FOLDER = "_sparklog/probe/"
 TOPICS_FOLDER = "topics/"
+GROUPS_FOLDER = "groups/"
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
@@ -47,3 +48,8 @@ def check_name(name: object, what: str = "topic") -> str:
 def topic_folder(topic: str) -> str:
     """The folder of a topic's table, relative to the log's root."""
     return f"{TOPICS_FOLDER}{topic}/"
+
+
+def group_folder(group: str) -> str:
+    """The folder of a group's table log and heartbeats, relative to the log's root."""
+    return f"{GROUPS_FOLDER}{group}/"

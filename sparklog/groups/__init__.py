@@ -1,0 +1,1 @@
+"""Consumer groups: a state machine in a table log, run by whoever is a member."""

@@ -1,0 +1,1 @@
+"""How a group shares partitions: pure functions, one a file."""
