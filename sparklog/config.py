@@ -644,6 +644,13 @@ class ConsumerConfig(_ClientConfig):
     max_poll_records: int = _option(
         "int", 500, "How many records poll() returns at most.", minimum=1
     )
+    metadata_max_age_ms: int = _option(
+        "int",
+        5000,
+        "How often a member of a group looks for new topics and partitions. Kafka's five minutes "
+        "would be wrong here: a look costs one small read a topic.",
+        minimum=0,
+    )
     partition_assignment_strategy: tuple[str, ...] = _option(
         "list",
         ("cooperative-sticky",),

@@ -1,20 +1,25 @@
 """The consumer: reads partitions in offset order, as records or as Arrow batches.
 
-Without a group it reads what it is told to: all partitions of its topics, or those it was
-assigned. It waits for new records without spinning (inotify on a local disk), and it never skips:
-a position that retention has passed is dealt with by `auto.offset.reset`.
+It reads what it is told to: all partitions of its topics, or those it was assigned; a member of
+a group (`GroupConsumer`) is told by its group. It waits for new records without spinning (inotify
+on a local disk), and it never skips: a position that retention has passed is dealt with by
+`auto.offset.reset`.
 
 One thread at a time, except `wakeup`, which may come from any.
 """
 
 from __future__ import annotations
 
+import re
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 
 import pyarrow as pa
 
+from sparklog.clients.async_commits import CommitCallback
+from sparklog.clients.offsets import GroupOffsets, OffsetAndMetadata, TopicPartition
+from sparklog.clients.rebalance_listener import RebalanceListener
 from sparklog.clock import Clock
 from sparklog.config import ConsumerConfig
 from sparklog.errors import (
@@ -22,6 +27,7 @@ from sparklog.errors import (
     InvalidInputError,
     OffsetOutOfRangeError,
     SparklogError,
+    UnsupportedError,
     WakeupError,
 )
 from sparklog.log.records import Record, to_records
@@ -30,8 +36,6 @@ from sparklog.names import check_name
 from sparklog.storage import Store, Watcher
 
 ARROW_ROWS_MAX = 131_072
-
-TopicPartition = tuple[str, int]
 
 
 class Consumer:
@@ -54,8 +58,19 @@ class Consumer:
         self._closed = False
         self.subscribe(topics)
 
-    def subscribe(self, topics: Iterable[str]) -> None:
-        """Read all partitions of these topics, those added later included."""
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        listener: RebalanceListener | None = None,
+    ) -> None:
+        """Read all partitions of these topics, those added later included.
+
+        In a group: share them with the other members. A pattern and a listener need a group.
+        """
+        if pattern is not None or listener is not None:
+            raise self._no_group("subscribe by a pattern, or with a listener,")
         self._forget()
         for topic in topics:
             reader = self._open(topic)
@@ -134,6 +149,36 @@ class Consumer:
         """How many offsets there are from the position to the end, as last seen."""
         return self._cursor(topic, partition).lag()
 
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, object] | None = None,  # noqa: ARG002
+    ) -> None:
+        """Commit the positions, or these offsets, to the group, and wait until it is done."""
+        raise self._no_group("commit")
+
+    def commit_async(
+        self,
+        offsets: Mapping[TopicPartition, object] | None = None,  # noqa: ARG002
+        callback: CommitCallback | None = None,  # noqa: ARG002
+    ) -> None:
+        """Commit beside the work; a later poll, commit or close calls `callback`."""
+        raise self._no_group("commit_async")
+
+    def committed(
+        self,
+        *partitions: TopicPartition,  # noqa: ARG002
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed; without arguments for what this consumer reads."""
+        raise self._no_group("committed")
+
+    def seek_to_committed(self, *partitions: TopicPartition) -> None:  # noqa: ARG002
+        """Go back to what the group has committed; without arguments in all partitions."""
+        raise self._no_group("seek_to_committed")
+
+    def group_offsets(self) -> GroupOffsets:
+        """The positions with all that fences them: what a transaction sends to its group."""
+        raise self._no_group("group_offsets")
+
     def wakeup(self) -> None:
         """Make the poll of another thread, or the next one, raise WakeupError."""
         self._woken = True
@@ -142,7 +187,7 @@ class Consumer:
             watcher.wake()
 
     def close(self) -> None:
-        """Let go of files and watches."""
+        """Let go of files and watches; a member leaves its group."""
         self._forget()
         self._closed = True
 
@@ -175,10 +220,9 @@ class Consumer:
             if batches or left <= 0:
                 return batches
             if self._watcher is None:
-                folders = [reader.table_log.log_folder for reader in self._readers.values()]
-                self._watcher = self._store.watch(folders)
+                self._watcher = self._store.watch(self._watched())
                 continue  # look once more: a commit may have come before the watch
-            self._watcher.wait(left)
+            self._watcher.wait(min(left, self._wait_seconds_max()))
 
     def _collect(self, rows_each: int, rows_all: int | None) -> list[pa.RecordBatch]:
         """Batches of the assigned partitions in turn, within the limits."""
@@ -207,6 +251,14 @@ class Consumer:
             if bytes_left <= 0 or rows_left == 0:
                 break
         return batches
+
+    def _watched(self) -> list[str]:
+        """The folders in which something may appear that a waiting poll must see."""
+        return [reader.table_log.log_folder for reader in self._readers.values()]
+
+    def _wait_seconds_max(self) -> float:
+        """How long a poll may wait before it looks again, whatever is watched."""
+        return float("inf")
 
     def _refresh(self) -> None:
         for topic, reader in self._readers.items():
@@ -271,6 +323,18 @@ class Consumer:
             self._readers[topic] = TopicReader(self._store, self._clock, check_name(topic))
         return self._readers[topic]
 
+    def _no_group(self, what: str) -> UnsupportedError:
+        return UnsupportedError(
+            f"{what} needs a consumer group: open the consumer with group_id=..."
+        )
+
+    def _drop(self, place: TopicPartition) -> None:
+        """Stop reading a partition."""
+        self._readers[place[0]].drop_cursor(place[1])
+        del self._cursors[place]
+        self._turn.remove(place)
+        self._paused.discard(place)
+
     def _forget(self) -> None:
         for topic, partition in self._cursors:
             self._readers[topic].drop_cursor(partition)
@@ -279,9 +343,13 @@ class Consumer:
         self._turn.clear()
         self._paused.clear()
         self._whole_topics.clear()
-        if self._watcher is not None:
-            self._watcher.close()
-            self._watcher = None
+        self._unwatch()
+
+    def _unwatch(self) -> None:
+        """What is to be watched has changed: the next wait watches anew."""
+        watcher, self._watcher = self._watcher, None
+        if watcher is not None:
+            watcher.close()
 
     def _raise_if_woken(self) -> None:
         if self._woken:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sparklog.clients.consumer import Consumer
+from sparklog.clients.group_consumer import GroupConsumer
 from sparklog.clients.producer import Producer
 from sparklog.clients.topic import Topic
 from sparklog.clock import Clock, Ids, SystemClock, SystemIds
@@ -118,14 +119,15 @@ class Log:
         checked = ProducerConfig.of(**config)
         return Producer(self.store, self._clock, self._ids, checked, background)
 
-    def consumer(self, *topics: str, **config: object) -> Consumer:
-        """A consumer of all partitions of these topics; none: `assign` or `subscribe` later."""
+    def consumer(self, *topics: str, background: bool = True, **config: object) -> Consumer:
+        """A consumer of all partitions of these topics; none: `assign` or `subscribe` later.
+
+        With `group_id` it is a member of that group, which shares them. Without `background` its
+        polls keep its heart beating, so they must be frequent.
+        """
         checked = ConsumerConfig.of(**config)
         if checked.group_id is not None:
-            raise UnsupportedError(
-                f"group_id={checked.group_id!r}: consumer groups are not in this version; leave "
-                "group_id out to read all partitions, and keep positions yourself"
-            )
+            return GroupConsumer(self.store, self._clock, self._ids, topics, checked, background)
         return Consumer(self.store, self._clock, topics, checked)
 
     def beginning_offsets(self, topic: str) -> dict[int, int]:
