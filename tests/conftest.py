@@ -7,6 +7,14 @@ import pytest
 import sparklog
 
 
+@pytest.fixture(scope="session")
+def spark():
+    """The one Spark session of the process."""
+    from tests.support.spark_session import shared_session
+
+    yield from shared_session()
+
+
 @pytest.fixture
 def log(tmp_path):
     """A fresh log on local disk."""

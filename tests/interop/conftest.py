@@ -1,10 +1,7 @@
-"""Topics that our producer wrote, in three states of their table log, and one Spark session."""
+"""Topics that our producer wrote, in three states of their table log."""
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,34 +79,3 @@ def _consume(log: Log, expected: int) -> list[sparklog.Record]:
             records += batch
     assert len(records) == expected
     return records
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
-    """One local session with delta-spark; skipped only where its jars cannot be had."""
-    from delta import configure_spark_with_delta_pip
-    from pyspark.errors import PySparkRuntimeError
-    from pyspark.sql import SparkSession
-
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = (
-        SparkSession.builder.master("local[2]")
-        .appName("sparklog-interop")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.databricks.delta.snapshotPartitions", "2")
-        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
-        .config(
-            "spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
-        )
-    )
-    try:
-        session = configure_spark_with_delta_pip(builder).getOrCreate()
-    except PySparkRuntimeError as error:
-        # The gateway dies when spark-submit cannot resolve the packages.
-        if os.environ.get("CI") == "true" or error.getCondition() != "JAVA_GATEWAY_EXITED":
-            raise
-        pytest.skip(f"delta-spark's jars cannot be resolved here (no Java or no Maven): {error}")
-    session.sparkContext.setLogLevel("ERROR")
-    yield session
-    session.stop()
