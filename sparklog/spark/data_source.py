@@ -9,11 +9,18 @@ from __future__ import annotations
 from typing import Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 from sparklog.spark.batch_reader import SparklogReader
-from sparklog.spark.options import SourceOptions
+from sparklog.spark.options import SinkOptions, SourceOptions
+from sparklog.spark.sink import SparklogStreamWriter, SparklogWriter
 from sparklog.spark.source_check import check_given_schema, check_source, source_schema
 from sparklog.spark.stream_reader import SparklogStreamReader
 
@@ -43,6 +50,18 @@ class SparklogDataSource(DataSource):
         options = self._source_options()
         check_given_schema(schema, options.columns)
         return SparklogStreamReader(options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """A batch write."""
+        return SparklogWriter(schema, self._sink_options(), overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """A streaming write."""
+        return SparklogStreamWriter(schema, self._sink_options(), overwrite)
+
+    def _sink_options(self) -> SinkOptions:
+        given: dict[str, Any] = dict(self.options)
+        return SinkOptions.of(given)
 
     def _source_options(self) -> SourceOptions:
         given: dict[str, Any] = dict(self.options)
