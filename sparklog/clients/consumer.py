@@ -207,8 +207,7 @@ class Consumer:
     def _fetch(
         self, timeout_ms: float, rows_each: int, rows_all: int | None
     ) -> list[pa.RecordBatch]:
-        if self._closed:
-            raise ClientClosedError("the consumer is closed; open a new one")
+        self._check_open()
         deadline = self._clock.monotonic() + timeout_ms / 1000
         while True:
             self._raise_if_woken()
@@ -322,6 +321,10 @@ class Consumer:
         if topic not in self._readers:
             self._readers[topic] = TopicReader(self._store, self._clock, check_name(topic))
         return self._readers[topic]
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClientClosedError("the consumer is closed; open a new one")
 
     def _no_group(self, what: str) -> UnsupportedError:
         return UnsupportedError(

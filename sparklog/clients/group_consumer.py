@@ -146,6 +146,7 @@ class GroupConsumer(Consumer):
 
     def commit(self, offsets: Mapping[TopicPartition, object] | None = None) -> None:
         """Commit the positions, or these offsets, and wait; CommitFailedError if one was lost."""
+        self._check_open()
         self._commits.wait()
         self._commits.deliver()
         wanted = self._offsets_to_commit(offsets)
@@ -164,6 +165,7 @@ class GroupConsumer(Consumer):
         callback: CommitCallback | None = None,
     ) -> None:
         """Commit beside the work; a later poll, commit or close calls `callback`."""
+        self._check_open()
         wanted = self._offsets_to_commit(offsets)
         names = {partition: place for place, partition in self._ids.items()}
         shown = {names[p]: OffsetAndMetadata(o.offset, o.metadata) for p, o in wanted.items()}
@@ -173,6 +175,7 @@ class GroupConsumer(Consumer):
         self, *partitions: TopicPartition
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed; without arguments for what this consumer reads."""
+        self._check_open()
         places = list(partitions) or self.assignment()
         seen = self._session.topics.look(sorted({topic for topic, _ in places}))
         stored = self._session.coordinator.refresh().offsets

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sparklog.clients.consumer import Consumer
+from sparklog.clients.group import Group
 from sparklog.clients.group_consumer import GroupConsumer
 from sparklog.clients.producer import Producer
 from sparklog.clients.topic import Topic
@@ -23,7 +24,13 @@ from sparklog.errors import (
 from sparklog.log.topic_admin import check_partitions, create_rule, delete_rule
 from sparklog.log.topic_reader import TopicReader
 from sparklog.log.topic_state import is_alive
-from sparklog.names import LOG_IDENTITY_KEY, TOPICS_FOLDER, check_name, topic_folder
+from sparklog.names import (
+    GROUPS_FOLDER,
+    LOG_IDENTITY_KEY,
+    TOPICS_FOLDER,
+    check_name,
+    topic_folder,
+)
 from sparklog.storage import PutOutcome, Store
 from sparklog.storage.open_store import open_store
 from sparklog.storage.store import probe_put_if_absent
@@ -129,6 +136,15 @@ class Log:
         if checked.group_id is not None:
             return GroupConsumer(self.store, self._clock, self._ids, topics, checked, background)
         return Consumer(self.store, self._clock, topics, checked)
+
+    def group(self, name: str) -> Group:
+        """A handle on a consumer group, which need not exist yet."""
+        return Group(self.store, self._clock, self._ids, check_name(name, "group"))
+
+    def groups(self) -> list[str]:
+        """The names of all consumer groups."""
+        names = self.store.list_folders(GROUPS_FOLDER)
+        return [name for name in names if self.group(name).exists()]
 
     def beginning_offsets(self, topic: str) -> dict[int, int]:
         """The first offset of every partition."""

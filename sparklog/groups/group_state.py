@@ -249,6 +249,13 @@ def changes(before: GroupState, after: GroupState, now_ms: int = 0) -> list[Acti
     return actions
 
 
+def read_offset_domain(domain: str, value: str) -> tuple[PartitionId, CommittedOffset] | None:
+    """The offset that a domain carries; None for a domain of another kind."""
+    if not domain.startswith(OFFSET_PREFIX):
+        return None
+    return _partition_of(domain), _read_offset(value)
+
+
 def _domains(state: GroupState, other: GroupState) -> dict[str, Any]:
     """The state as domains, without what the other state shares by identity."""
     domains: dict[str, Any] = {}
