@@ -17,7 +17,8 @@ from sparklog.clock import Clock
 from sparklog.errors import CorruptSegmentError, ObjectNotFoundError, OffsetOutOfRangeError
 from sparklog.log.records import RecordShaper, stored_columns
 from sparklog.log.schema import RECORD_SCHEMA
-from sparklog.log.segment import ALL_TIMES, Segment, TimeRange, read_segment
+from sparklog.log.segment import Segment, read_segment
+from sparklog.log.segment_footer import ALL_TIMES, TimeRange
 from sparklog.log.topic_reader import TopicReader
 from sparklog.log.topic_state import require_same_topic
 from sparklog.names import topic_folder

@@ -2,9 +2,9 @@
 
 A segment is one Parquet file of records in offset order, written before its offsets are known.
 Its name carries when it was begun and by whom (kind, id, epoch, sequence): that is what vacuum
-goes by, never the file's own times. Pages carry checksums, which readers verify, so a flipped bit
-is an error that names the file and never a wrong record. Keys and values are kept out of the
-statistics in the table log.
+goes by, never the file's own times. Pages and the footer have checksums, which readers verify, so
+a flipped bit is an error that names the file and never a wrong record. Keys and values are kept out
+of the statistics in the table log.
 """
 
 from __future__ import annotations
@@ -13,25 +13,30 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sparklog.errors import CorruptSegmentError, ObjectNotFoundError
+from sparklog.errors import CorruptSegmentError, SparklogError
 from sparklog.log.schema import SEGMENT_SCHEMA
+from sparklog.log.segment_footer import (
+    ALL_TIMES,
+    TAG_FOOTER,
+    TimeRange,
+    check_columns,
+    check_footer,
+    footer_checksum,
+    row_groups,
+)
 from sparklog.storage import Store
+from sparklog.storage.store import new_file
 from sparklog.table.actions import Add
 
 ROW_GROUP_ROWS = 131_072
 UNIQUE_DIGITS = 16
-
-TimeRange: TypeAlias = tuple[int | None, int | None]
-"""Earliest and latest time in microseconds, both inclusive; None is open."""
-ALL_TIMES: TimeRange = (None, None)
 
 _PATH = re.compile(r"p[0-9]+/[A-Za-z0-9._-]+\.parquet")
 
@@ -76,6 +81,8 @@ class WrittenSegment:
     count: int
     timestamp_min_us: int
     timestamp_max_us: int
+    footer: str = ""
+    """The checksum of its end, as `footer_checksum` gives it; empty if there is none."""
 
     def to_add(self, base_offset: int, now_ms: int) -> Add:
         """The action that puts it into the table at this offset."""
@@ -95,6 +102,7 @@ class WrittenSegment:
             modification_time=now_ms,
             data_change=True,
             stats=json.dumps(stats, separators=(",", ":")),
+            tags={TAG_FOOTER: self.footer} if self.footer else {},
         )
 
 
@@ -116,6 +124,7 @@ class Segment:
     size: int
     timestamp_min_us: int
     timestamp_max_us: int
+    footer: str = ""
 
     @property
     def end(self) -> int:
@@ -149,8 +158,9 @@ class Segment:
                 size=add.size,
                 timestamp_min_us=_us(stats["minValues"]["timestamp"]),
                 timestamp_max_us=_us(stats["maxValues"]["timestamp"]),
+                footer=add.tags.get(TAG_FOOTER, ""),
             )
-        except (KeyError, ValueError, TypeError) as error:
+        except (KeyError, ValueError, TypeError, RecursionError) as error:
             raise CorruptSegmentError(
                 f"segment {add.path}: its entry in the table log is malformed: {error!r}"
             ) from error
@@ -181,11 +191,11 @@ def write_segment(
     columns = [deltas, *(records[name] for name in SEGMENT_SCHEMA.names[1:])]
     table = pa.Table.from_arrays(columns, schema=SEGMENT_SCHEMA)
 
-    def write(sink: pa.NativeFile) -> None:
+    with new_file(store, topic_folder + path) as file:
         options = parquet_options(compression)
-        pq.write_table(table, sink, row_group_size=ROW_GROUP_ROWS, **options)
-
-    size = store.write_file(topic_folder + path, write, durable=durable)
+        pq.write_table(table, file.stream, row_group_size=ROW_GROUP_ROWS, **options)
+        footer = footer_checksum(file)
+        size = file.finish(durable=durable)
     bounds = pc.min_max(records["timestamp"].cast(pa.int64()))
     return WrittenSegment(
         partition=int(path[1 : path.index("/")]),
@@ -194,6 +204,7 @@ def write_segment(
         count=count,
         timestamp_min_us=bounds["min"].as_py(),
         timestamp_max_us=bounds["max"].as_py(),
+        footer=footer,
     )
 
 
@@ -214,6 +225,7 @@ def read_segment(
     the times. ObjectNotFoundError means that the file is gone: plan again from the newest state.
     """
     key = topic_folder + segment.path
+    last = segment.last_offset - segment.base_offset
     low, high = first - segment.base_offset, end - segment.base_offset
     whole = low <= 0 and end > segment.last_offset
     # Deltas are needed to cut, and some column must be read for the rows to be counted.
@@ -221,14 +233,17 @@ def read_segment(
     try:
         with store.open_input(key) as source:
             _check_size(key, segment, source.size())
+            if verify and segment.footer:
+                check_footer(source, segment.size, segment.footer)
             with pq.ParquetFile(source, page_checksum_verification=verify) as file:
                 _check_rows(key, segment, file.metadata.num_rows)
-                for group in _row_groups(file.metadata, low, high, times_us):
+                check_columns(file)
+                for group in row_groups(file.metadata, low, high, last, times_us):
                     table = file.read_row_group(group, columns=[*columns, *cutting])
                     yield table if whole else _trim(table, low, high)
-    except ObjectNotFoundError:
+    except SparklogError:
         raise
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise CorruptSegmentError(
             f"segment {key} (offsets {segment.base_offset}..{segment.last_offset}) cannot be read: "
             f"{error}. Restore the file from a copy; its records are not skipped"
@@ -248,31 +263,6 @@ def _check_rows(key: str, segment: Segment, rows: int) -> None:
         raise CorruptSegmentError(
             f"segment {key} holds {rows} records, but the table log says {segment.count}"
         )
-
-
-def _row_groups(
-    metadata: pq.FileMetaData, low: int, high: int, times_us: TimeRange
-) -> Iterator[int]:
-    earliest, latest = times_us
-    for index in range(metadata.num_row_groups):
-        group = metadata.row_group(index)
-        deltas = group.column(0).statistics
-        if deltas is not None and deltas.has_min_max and (deltas.max < low or deltas.min >= high):
-            continue
-        if times_us != ALL_TIMES:
-            stamps = group.column(1).statistics
-            if stamps is not None and stamps.has_min_max:
-                if earliest is not None and datetime_us(stamps.max) < earliest:
-                    continue
-                if latest is not None and datetime_us(stamps.min) > latest:
-                    continue
-        yield index
-
-
-def datetime_us(moment: datetime) -> int:
-    """Microseconds since the epoch; a time without a zone is taken as UTC."""
-    elapsed = moment - datetime(1970, 1, 1, tzinfo=moment.tzinfo)
-    return (elapsed.days * 86_400 + elapsed.seconds) * 1_000_000 + elapsed.microseconds
 
 
 def _trim(table: pa.Table, low: int, high: int) -> pa.Table:

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from sparklog.errors import SparklogError
 from sparklog.log.schema import SEGMENT_SCHEMA
 from sparklog.log.segment import ROW_GROUP_ROWS, WrittenSegment, parquet_options
+from sparklog.log.segment_footer import footer_checksum
 from sparklog.storage import Store
 
 
@@ -54,6 +55,7 @@ class SegmentWriter:
             self._writer.close()
         except OSError as error:
             raise self._failure(error) from error
+        footer = footer_checksum(self._file)
         size = self._file.finish(durable=durable)
         return WrittenSegment(
             partition=int(self._path[1 : self._path.index("/")]),
@@ -62,6 +64,7 @@ class SegmentWriter:
             count=self._count,
             timestamp_min_us=min(low for low, _ in self._bounds),
             timestamp_max_us=max(high for _, high in self._bounds),
+            footer=footer,
         )
 
     def discard(self) -> None:

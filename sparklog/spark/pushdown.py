@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from sparklog.log.segment import datetime_us
+from sparklog.log.segment_footer import datetime_us
 
 Bounds: TypeAlias = tuple[int | None, int | None]
 """Lowest and highest value, both inclusive; None is open."""

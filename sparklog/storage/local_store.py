@@ -53,7 +53,7 @@ _NO_LINK = frozenset(
 )
 _LINK_REFUSED = _FULL | _DENIED | {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP}
 _CLOSED = _DENIED | {errno.EINVAL, errno.ENOTSUP}
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+_CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 class LocalStore:
@@ -286,6 +286,14 @@ class LocalOutputFile:
         except OSError as error:
             self.discard()
             _raise_mapped(error, "write", path)
+
+    def tail(self, size: int) -> bytes:
+        """The last so many bytes that were written."""
+        try:
+            end = os.fstat(self._fd).st_size
+            return _read(self._fd, max(0, end - size), end)
+        except OSError as error:
+            _raise_mapped(error, "read", self._path)
 
     def finish(self, *, durable: bool = True) -> int:
         """Close the file and make it durable; returns its size."""

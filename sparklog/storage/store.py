@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -69,6 +70,10 @@ class OutputFile(Protocol):
 
     stream: Any
     """An Arrow output stream."""
+
+    def tail(self, size: int) -> bytes:
+        """The last so many bytes that were written. Nothing may be written after."""
+        ...
 
     def finish(self, *, durable: bool = True) -> int:
         """Store what was written; returns its size. The stream is closed."""
@@ -173,12 +178,23 @@ class GatheredFile:
         """Hand what was gathered to `put` in the end."""
         self.stream = pa.BufferOutputStream()
         self._put = put
+        self._data: bytes | None = None
+
+    def tail(self, size: int) -> bytes:
+        """The last so many bytes that were written."""
+        data = self._gathered()
+        return data[max(0, len(data) - size) :]
 
     def finish(self, *, durable: bool = True) -> int:  # noqa: ARG002
         """Store what was gathered; returns its size."""
-        data: bytes = self.stream.getvalue().to_pybytes()
+        data = self._gathered()
         self._put(data)
         return len(data)
+
+    def _gathered(self) -> bytes:
+        if self._data is None:
+            self._data = self.stream.getvalue().to_pybytes()
+        return self._data
 
     def discard(self) -> None:
         """Let go of what was gathered."""
@@ -191,10 +207,17 @@ class GatheredFile:
 
 def write_through(store: Store, key: str, write: Callable[[Any], None], durable: bool) -> int:
     """`Store.write_file` by means of `Store.open_output`."""
-    file = store.open_output(key)
-    try:
+    with new_file(store, key) as file:
         write(file.stream)
         return file.finish(durable=durable)
+
+
+@contextmanager
+def new_file(store: Store, key: str) -> Iterator[OutputFile]:
+    """A new file, for a block that writes and finishes it; if the block fails it is discarded."""
+    file = store.open_output(key)
+    try:
+        yield file
     except BaseException as error:
         file.discard()
         if isinstance(error, OSError) and not isinstance(error, SparklogError):

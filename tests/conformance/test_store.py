@@ -364,6 +364,16 @@ def test_write_file_then_open_input_gives_the_table_back(store: Store, durable: 
         assert pq.read_table(source).equals(table)
 
 
+@pytest.mark.parametrize("size", [0, 1, 4, 7, 100])
+def test_tail_of_an_output_file_is_what_was_written_last(store: Store, size: int) -> None:
+    file = store.open_output("segments/tailed")
+    for part in (b"abc", b"", b"defg"):
+        file.stream.write(part)
+    assert file.tail(size) == b"abcdefg"[max(0, 7 - size) :]
+    assert file.finish() == 7
+    assert store.get("segments/tailed") == b"abcdefg"
+
+
 @pytest.mark.parametrize("error", [ValueError("made up"), KeyboardInterrupt()], ids=repr)
 def test_write_file_that_fails_halfway_leaves_nothing(store: Store, error: BaseException) -> None:
     def write(out: Any) -> None:

@@ -43,7 +43,7 @@ def test_producer_killed_at_every_call_loses_and_doubles_nothing(nursery, tmp_pa
     check_numbers(root, acknowledged, TOTAL)
     assert lines(acknowledged) == [str(number) for number in range(TOTAL)]
     assert min(commits(root)) > 0, "no clean-up took place, so none was interrupted"
-    assert {*TRAPPED, "OSFile", "write_file", "write_table"} == set(lines(told))
+    assert {*TRAPPED, "OSFile", "write_table", "tail", "finish"} == set(lines(told))
     assert left_tmp_files > 10, "hardly any kill left a temporary file, so little was shown"
 
 

@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 import sparklog
 from sparklog.errors import ProducerFencedError, SparklogError, TopicExistsError
 from sparklog.log import housekeeping
-from sparklog.storage.local_store import LocalStore
+from sparklog.storage.local_store import LocalOutputFile
 from sparklog.table.clean_up import clean_up
 
 TOPIC = "t"
@@ -49,10 +50,9 @@ class Trap:
         for name in TRAPPED:
             setattr(os, name, self._watched(name, getattr(os, name)))
         pa.OSFile = self._watched("OSFile", pa.OSFile)
-        write_file = self._watched("write_file", LocalStore.write_file)
-        LocalStore.write_file = lambda store, key, write, **options: write_file(  # type: ignore[method-assign]
-            store, key, self._watched("write_table", write), **options
-        )
+        pq.write_table = self._watched("write_table", pq.write_table)
+        for name in ("tail", "finish"):
+            setattr(LocalOutputFile, name, self._watched(name, getattr(LocalOutputFile, name)))
 
     def _watched(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(call)
