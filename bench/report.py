@@ -34,6 +34,9 @@ DRAWN = {
     ("versions", "ms"): "A topic of many versions, ms",
     ("one by one", "commits/s"): "Contention, one record a commit, commits/s",
     ("gathering", "records/s"): "Contention, default linger, records/s",
+    ("spark read", "rows/s"): "Spark read, rows/s",
+    ("spark write", "rows/s"): "Spark write and stream copy, rows/s",
+    ("trigger", "ms"): "Spark micro-batch at 1,000 records/s, ms",
 }
 
 
@@ -135,7 +138,7 @@ def _plot(results: list[dict[str, Any]]) -> None:
 
 
 def _bars(axis: Axes, title: str, measures: list[Measure]) -> None:
-    if measures[0].panel == "latency":  # each figure beside its peer's
+    if measures[0].panel in ("latency", "trigger"):  # each figure beside its peer's
         names = [m.name for m in measures if m.system == OURS]
         measures = sorted(measures, key=lambda m: names.index(m.name))
     values = [measure.value for measure in measures]
