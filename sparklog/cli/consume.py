@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sparklog.cli.consume_group import group_batches, open_member
 from sparklog.cli.output import (
     flush,
     show_bytes,
@@ -59,11 +60,24 @@ def consume(
     most: Annotated[int | None, typer.Option("--max", min=0, help="At most so many.")] = None,
     form: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.VALUE,
     as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
+    group: Annotated[
+        str | None,
+        typer.Option(help="Read as a member of this group, from its offsets, and commit them."),
+    ] = None,
 ) -> None:
     """Print a topic's records; without -f up to where the topic ends now."""
     where = parse_start(start)
     form = Format.JSON if as_json else form
     try:
+        if group is not None:
+            with (
+                open_log(context) as log,
+                open_member(log, topic, group, partition, where, most) as consumer,
+            ):
+                ends = None if follow else log.end_offsets(topic)
+                for records in group_batches(consumer, ends, most):
+                    _print(records, form)
+            return
         with open_log(context) as log, _open(log, topic, partition, where) as consumer:
             ends = None if follow else log.end_offsets(topic)
             for records in _batches(consumer, ends, most):

@@ -17,6 +17,7 @@ import typer
 from sparklog import __version__
 from sparklog.cli.consume import consume
 from sparklog.cli.dump import dump
+from sparklog.cli.groups import app as groups
 from sparklog.cli.output import flush
 from sparklog.cli.produce import produce
 from sparklog.cli.topics import app as topics
@@ -32,6 +33,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(topics, name="topics")
+app.add_typer(groups, name="groups")
 app.command()(produce)
 app.command()(consume)
 app.command()(dump)
