@@ -1,7 +1,7 @@
 """Spark: `format("sparklog")`, a session that just works, topics as tables, typed frames.
 
-`session` and `table` are functions in modules of the same name. They are imported here at once, so
-that the names mean the functions however a module was imported first.
+`session`, `table` and `by_partition` are functions in modules of the same name. They are imported
+here at once, so that the names mean the functions however a module was imported first.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from sparklog.spark.by_partition import by_partition
 from sparklog.spark.frames import from_json_records, to_json_records
 from sparklog.spark.session import session
 from sparklog.spark.table import create_view, table
 
 if TYPE_CHECKING:
-    from sparklog.spark.by_partition import by_partition
     from sparklog.spark.data_source import register
 
 __all__ = [
@@ -28,7 +28,6 @@ __all__ = [
 ]
 
 _HOMES = {
-    "by_partition": "sparklog.spark.by_partition",
     "register": "sparklog.spark.data_source",
 }
 
