@@ -11,7 +11,7 @@ said, as with any shuffle.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -19,10 +19,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
 from pyspark.sql.types import IntegerType
 
-from sparklog.clients.log import connect
-from sparklog.clients.topic import Topic
+import sparklog
 from sparklog.errors import InvalidInputError
 from sparklog.log.partitioner import partition_for_keys
+
+if TYPE_CHECKING:
+    from sparklog.clients.topic import Topic
 
 
 def by_partition(
@@ -42,7 +44,7 @@ def by_partition(
                 f"by_partition does not know where topic {topic!r} is: give path=, or a handle "
                 "such as log.topic('orders')"
             )
-        topic = connect(path, storage_options, create=False).topic(topic)
+        topic = sparklog.connect(path, storage_options, create=False).topic(topic)
     count = len(topic.describe().partitions)
     placed = df.withColumn("partition", _placement(df, count))
     return placed.repartitionById(count, "partition")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
 
-from sparklog.clients.log import connect
+import sparklog
 from sparklog.errors import InvalidInputError, UnknownTopicError, UnsupportedError
 from sparklog.names import check_name, topic_folder
 from sparklog.spark.settings import has_delta
@@ -86,7 +86,7 @@ def table_path(root: str | os.PathLike[str], topic: str) -> str:
     text = os.fspath(root)
     if text.startswith("s3://"):
         return f"s3a://{text.removeprefix('s3://').rstrip('/')}/{topic_folder(topic)}".rstrip("/")
-    log = connect(text, create=False)
+    log = sparklog.connect(text, create=False)
     try:
         log.topic(topic)
     finally:
