@@ -35,6 +35,7 @@ from sparklog.groups.group_state import (
     PartitionId,
 )
 from sparklog.groups.handlers import Handler, NewOffset, OffsetToCommit, Seen, rule_of
+from sparklog.groups.logged_batch import LoggedBatch, commit_batch
 from sparklog.log.housekeeping import Housekeeping
 from sparklog.names import check_name, group_folder
 from sparklog.storage import Store
@@ -168,6 +169,21 @@ class Coordinator:
                 lambda state: handlers.commit_offsets(
                     state, member_id, offsets, self._clock.now_ms()
                 ),
+                timeout_seconds,
+            )
+
+    def commit_batch(
+        self, batch: LoggedBatch, timeout_seconds: float = TIMEOUT_SECONDS
+    ) -> GroupState:
+        """Move the offsets behind a query's logged batch, if it stands; else nothing.
+
+        Incomplete decisions that hold any of its partitions are rolled forward first.
+        """
+        with self._lock:
+            self._complete(self.state, batch.ranges)
+            return self.run(
+                "COMMIT OFFSETS",
+                lambda state: commit_batch(state, batch, self._clock.now_ms()),
                 timeout_seconds,
             )
 

@@ -5,8 +5,7 @@ its session timeout, and stops speaking for a member whose application has not p
 `max.poll.interval.ms`: that member leaves, so that its partitions go to members that work.
 
 `tick` does what is due and says when to call again. A thread calls it (`start`), or, in a
-simulation or a program without threads, the member's own polls. It has a view of the group of its
-own, so it never disturbs the one that polls.
+simulation or a program without threads, the member's own polls.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Keeper:
         max_poll_interval_ms: int,
         looks_are_cheap: bool,
     ) -> None:
-        """Speaks for nobody before `keep`. The coordinator must be the keeper's own."""
+        """Speaks for nobody before `keep`."""
         self._coordinator = coordinator
         self._heartbeats = heartbeats
         self._clock = clock

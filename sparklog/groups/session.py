@@ -106,7 +106,7 @@ class MemberSession:
         self._metadata_at = float("-inf")
         self._heartbeats = Heartbeats(store, clock, settings.group)
         self._keeper = Keeper(
-            Coordinator(store, clock, ids, settings.group, roll_forward),
+            self.coordinator,
             Heartbeats(store, clock, settings.group),
             clock,
             settings.heartbeat_interval_ms,
