@@ -6,16 +6,18 @@ One commit of a topic is under way at a time, so a producer's records keep their
 whose outcome stays unknown is tried again with the same sequence until delivery.timeout.ms: the
 append rule finds it if it was applied. Given up in doubt, the producer begins a new epoch before
 it sends anything else: that settles the old attempt, because whoever commits next occupies the
-version it was made for.
+version it was made for. A producer that was fenced stays fenced, for all its topics: it never
+begins a new epoch.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +25,12 @@ import pyarrow as pa
 from sparklog.clients.chunk import Chunk
 from sparklog.clock import Clock, Ids
 from sparklog.config import ProducerConfig
-from sparklog.errors import OutcomeUnknownError, SparklogError, SparklogTimeoutError
+from sparklog.errors import (
+    OutcomeUnknownError,
+    ProducerFencedError,
+    SparklogError,
+    SparklogTimeoutError,
+)
 from sparklog.log.append import Append, append_rule, base_offsets, claim_rule
 from sparklog.log.housekeeping import Housekeeping
 from sparklog.log.partitioner import partition_for_keys
@@ -33,6 +40,7 @@ from sparklog.log.segment import Writer, WrittenSegment, segment_path, write_seg
 from sparklog.log.topic_state import PartitionOffsets, require_topic
 from sparklog.names import topic_folder
 from sparklog.storage import Store
+from sparklog.table.actions import Commit
 from sparklog.table.committer import Attempt, Committer
 from sparklog.table.table_log import TableLog
 
@@ -62,6 +70,13 @@ class Placed:
         return self.table.take(pa.array(self.order[start : start + self.counts[index]]))
 
 
+class Claim(NamedTuple):
+    """A claim under way: the nonce of all its tries, and the first version it may stand at."""
+
+    nonce: str
+    first_version: int
+
+
 class TopicSession:
     """A producer's standing in one topic: the table log it follows, its epoch and sequence."""
 
@@ -78,10 +93,25 @@ class TopicSession:
         self.committer = Committer(self.table_log, clock, ids)
         self.note_config()
         self.standing: ProducerState | None = None
+        self.epoch: int | None = None
+        """The newest epoch that this producer held, also while it has no standing."""
         self.in_doubt = False
         """An append was given up with its outcome unknown: only a new epoch settles it."""
+        self.claim: Claim | None = None
+        self.over: SparklogError | None = None
+        """Why this producer can append to the topic no more."""
         self.sticky = int(ids.uniform() * self.partitions)
         self.housekeeping = Housekeeping(store, self.folder, clock)
+
+    def begin(self, standing: ProducerState | None) -> None:
+        """Have this standing; nothing is in doubt any more."""
+        assert standing is not None
+        self.standing, self.epoch = standing, standing.epoch
+        self.in_doubt, self.claim = False, None
+
+    def give_up(self) -> None:
+        """An append came to nothing, or nobody knows: only a new epoch makes sure."""
+        self.standing, self.in_doubt = None, True
 
     def note_config(self) -> None:
         """Take over what `send` checks records against, as of the newest state that was read."""
@@ -119,6 +149,7 @@ class Sender:
         self._executor = executor
         self._durable = config.acks == "all"
         self._sessions: dict[str, TopicSession] = {}
+        self._fenced: SparklogError | None = None
 
     def known(self, topic: str) -> TopicSession | None:
         """The standing in this topic, if it was opened."""
@@ -136,7 +167,7 @@ class Sender:
         """Append the chunks' records in one commit and tell the outcome. Never raises."""
         try:
             session = self.session(topic)
-            deadline = self._clock.monotonic() + self._config.delivery_timeout_ms / 1000
+            deadline = self._deadline()
             table = self._columns(session, chunks)
             self._claim(session, deadline)
             placed = self._place(session, table)
@@ -205,26 +236,40 @@ class Sender:
 
     def _claim(self, session: TopicSession, deadline: float) -> None:
         """Have a standing: a named producer, or one in doubt, begins a new epoch by a commit."""
+        over = self._fenced or session.over
+        if over is not None:
+            raise type(over)(str(over)) from over
         if session.standing is not None:
             return
         known = self._app_id in session.table_log.state.txns
         if not self._named and not known and not session.in_doubt:
-            session.standing = ProducerState(0, 0)
+            session.begin(ProducerState(0, 0))
             return
-        rule = claim_rule(session.topic, session.topic_id, self._app_id, self._clock.now_ms())
-        nonce = self._ids.unique()
+        if session.claim is None:
+            session.claim = Claim(self._ids.unique(), session.table_log.state.version + 1)
+        nonce, first_version = session.claim
+        now_ms = self._clock.now_ms()
+        rule = claim_rule(session.topic, session.topic_id, self._app_id, now_ms, session.epoch)
 
         def claim() -> None:
-            session.committer.commit(self._attempt("CLAIM", nonce, deadline), rule)
-            session.standing = producer_state(session.table_log.state, self._app_id)
-            session.in_doubt = False
+            try:
+                session.committer.commit(self._attempt("CLAIM", nonce, deadline), rule)
+            except ProducerFencedError:
+                # The newer epoch may be the one that an earlier try began, whose outcome nobody
+                # knew.
+                standing = producer_state(session.table_log.state, self._app_id)
+                mine = self._find(session, nonce, first_version)
+                if standing is None or mine is None or not standing.stands_in(mine.actions):
+                    raise
+            session.begin(producer_state(session.table_log.state, self._app_id))
 
-        self._retry(deadline, session.topic, claim)
+        with self._noting_the_end(session):
+            self._retry(deadline, session.topic, claim)
 
     def committed(self, topic: str) -> int:
         """How many records of this producer id the topic holds; begins the epoch to be sure."""
         session = self.session(topic)
-        self._claim(session, self._clock.monotonic() + self._config.delivery_timeout_ms / 1000)
+        self._claim(session, self._deadline())
         assert session.standing is not None
         return session.standing.sequence
 
@@ -246,34 +291,58 @@ class Sender:
         first_version = session.table_log.state.version + 1
 
         def commit() -> dict[int, int]:
-            won = session.committer.commit(self._attempt("WRITE", nonce, deadline), rule)
+            try:
+                won = session.committer.commit(self._attempt("WRITE", nonce, deadline), rule)
+            except SparklogError as error:
+                # Before this came about an earlier try, whose outcome nobody knew, may have won.
+                mine = self._find(session, nonce, first_version) if error.fatal else None
+                if mine is None:
+                    raise
+                return base_offsets(mine.actions)
             if won is None:
-                return self._find(session, nonce, first_version)
+                mine = self._find(session, nonce, first_version)
+                return {} if mine is None else base_offsets(mine.actions)
             self._checkpoint_if_due(session, won.commit.version)
             return base_offsets(won.commit.actions)
 
         try:
-            bases = self._retry(deadline, session.topic, commit)
+            with self._noting_the_end(session):
+                bases = self._retry(deadline, session.topic, commit)
         except Exception:
-            session.standing = None
-            session.in_doubt = True
+            session.give_up()
             raise
         session.standing = replace(standing, sequence=standing.sequence + append.count)
         return bases
+
+    def _deadline(self) -> float:
+        return self._clock.monotonic() + self._config.delivery_timeout_ms / 1000
 
     def _attempt(self, operation: str, nonce: str, deadline: float) -> Attempt:
         left = max(0.0, deadline - self._clock.monotonic())
         timeout = min(left, self._config.request_timeout_ms / 1000)
         return Attempt(operation, nonce, self._durable, operation == "WRITE", timeout)
 
-    def _find(self, session: TopicSession, nonce: str, version: int) -> dict[int, int]:
-        """The offsets of an append of ours that turned out to stand already."""
+    def _find(self, session: TopicSession, nonce: str, version: int) -> Commit | None:
+        """The commit of ours that stands under this nonce at this version or later, if any."""
         while version <= session.table_log.state.version:
             commit = session.table_log.read(version)
             if commit is not None and commit.nonce == nonce:
-                return base_offsets(commit.actions)
+                return commit
             version += 1
-        return {}
+        return None
+
+    @contextmanager
+    def _noting_the_end(self, session: TopicSession) -> Iterator[None]:
+        """Keep a fatal error in mind: what is over for this producer never begins again."""
+        try:
+            yield
+        except ProducerFencedError as error:
+            self._fenced = error
+            raise
+        except SparklogError as error:
+            if error.fatal:
+                session.over = error
+            raise
 
     def _retry(self, deadline: float, topic: str, work: Callable[[], T]) -> T:
         """Do the work; passing failures are tried again until the deadline."""

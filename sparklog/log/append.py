@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparklog.log.producer_state import ProducerState, is_duplicate, producer_state
+from sparklog.log.producer_state import (
+    ProducerState,
+    check_not_fenced,
+    is_duplicate,
+    producer_state,
+)
 from sparklog.log.segment import WrittenSegment
 from sparklog.log.topic_state import PartitionOffsets, require_same_topic
 from sparklog.table.actions import Action, Add, Txn
@@ -61,12 +66,19 @@ def assign_offsets(
     return [PartitionOffsets(offsets.start, tuple(next_offsets)).to_action(), *adds]
 
 
-def claim_rule(topic: str, topic_id: str, app_id: str, now_ms: int) -> Rule:
-    """Begin a new epoch of a producer id: from then on older incarnations are fenced."""
+def claim_rule(
+    topic: str, topic_id: str, app_id: str, now_ms: int, held: int | None = None
+) -> Rule:
+    """Begin a new epoch of a producer id: from then on older incarnations are fenced.
+
+    A producer that held an epoch before begins the next one only if nobody else did meanwhile.
+    """
 
     def rule(state: TableState) -> Sequence[Action]:
         require_same_topic(state, topic, topic_id)
         standing = producer_state(state, app_id)
+        if held is not None:
+            check_not_fenced(standing, app_id, held)
         epoch, sequence = (standing.epoch + 1, standing.sequence) if standing else (0, 0)
         return [Txn(app_id, ProducerState(epoch, sequence).version, now_ms)]
 

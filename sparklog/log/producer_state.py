@@ -12,9 +12,11 @@ rule that makes appends idempotent:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sparklog.errors import OutOfOrderSequenceError, ProducerFencedError
+from sparklog.table.actions import Action, Txn
 from sparklog.table.table_state import TableState
 
 SEQUENCE_BITS = 40
@@ -33,6 +35,10 @@ class ProducerState:
         """As a `txn` action carries it."""
         return self.epoch << SEQUENCE_BITS | self.sequence
 
+    def stands_in(self, actions: Iterable[Action]) -> bool:
+        """Whether these actions are those that brought the producer here."""
+        return any(isinstance(a, Txn) and a.version == self.version for a in actions)
+
     @classmethod
     def from_version(cls, version: int) -> ProducerState:
         """From what a `txn` action carries."""
@@ -45,16 +51,21 @@ def producer_state(state: TableState, app_id: str) -> ProducerState | None:
     return None if txn is None else ProducerState.from_version(txn.version)
 
 
+def check_not_fenced(standing: ProducerState | None, app_id: str, epoch: int) -> None:
+    """Raise if a newer epoch than the producer's own has started."""
+    if standing is not None and standing.epoch > epoch:
+        raise ProducerFencedError(
+            f"{app_id} has epoch {epoch}, but epoch {standing.epoch} has started: another producer "
+            "with the same id took over; close this one"
+        )
+
+
 def is_duplicate(
     standing: ProducerState | None, app_id: str, epoch: int, base_sequence: int, count: int
 ) -> bool:
     """Whether these records stand already; raises if they may not be appended at all."""
     standing = standing or ProducerState(epoch, 0)
-    if epoch < standing.epoch:
-        raise ProducerFencedError(
-            f"{app_id} has epoch {epoch}, but epoch {standing.epoch} has started: another producer "
-            "with the same id took over; close this one"
-        )
+    check_not_fenced(standing, app_id, epoch)
     if base_sequence == standing.sequence and base_sequence + count <= SEQUENCE_MAX:
         return False
     if epoch == standing.epoch and base_sequence + count <= standing.sequence:

@@ -7,8 +7,6 @@ import random
 import signal
 import time
 
-import pytest
-
 from tests.crash.checks import check_numbers, commits, lines, read
 from tests.crash.work import TOPIC
 
@@ -138,11 +136,6 @@ def test_zombie_whose_slot_was_cleaned_and_opened_again_is_fenced(nursery, tmp_p
     assert read(root) == [(0, number, str(number)) for number in numbers]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="Sender._commit drops the standing on every error, so a fenced producer claims a new "
-    "epoch with its next records: it fences its successor and doubles records",
-)
 def test_zombie_that_sends_on_after_the_fence_stays_fenced(nursery, tmp_path):
     root, outcomes = tmp_path / "log", tmp_path / "outcomes"
     theirs, ours = tmp_path / "zombie", tmp_path / "successor"

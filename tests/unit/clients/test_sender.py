@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 import pytest
 
 from sparklog import errors
 from sparklog.clients.log import Log
+from sparklog.clients.producer import Producer
+from sparklog.clients.sender import RETRY_SECONDS
 from sparklog.clock import SystemIds
 from sparklog.storage import PutOutcome
 from sparklog.storage.memory_store import MemoryStore
@@ -13,6 +18,9 @@ from sparklog.storage.memory_store import MemoryStore
 
 class SteppingClock:
     """Time passes only by sleeping."""
+
+    before_retry: Callable[[], None] | None = None
+    """Called once, when the sender waits before it tries an append anew."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -25,6 +33,9 @@ class SteppingClock:
 
     def sleep(self, seconds: float) -> None:
         self.now += max(seconds, 0.001)
+        if seconds >= RETRY_SECONDS / 2 and self.before_retry is not None:
+            call, self.before_retry = self.before_retry, None
+            call()
 
 
 class SilentStore(MemoryStore):
@@ -37,7 +48,13 @@ class SilentStore(MemoryStore):
         if not self.silent:
             return super().put_if_absent(key, data, durable=durable)
         self.held = self.held or (key, data)
+        self.puts.append((key, data))
         return PutOutcome.UNKNOWN
+
+    @functools.cached_property
+    def puts(self) -> list[tuple[str, bytes]]:
+        """All that was held back."""
+        return []
 
     def land(self) -> None:
         assert self.held is not None
@@ -79,6 +96,115 @@ def test_send_after_one_given_up_in_doubt_is_never_taken_for_it(
     if not lands:
         with pytest.raises(AssertionError):
             store.land()  # the version is taken: the old attempt is dead for ever
+
+
+def _named(log: Log, **config: object) -> Producer:
+    return log.producer(
+        background=False, producer_id="p", delivery_timeout_ms=500, linger_ms=0, **config
+    )
+
+
+def test_fenced_producer_stays_fenced_in_all_its_topics_and_claims_nothing() -> None:
+    _, log = _open()
+    log.create_topic("other")
+    old, new = _named(log), _named(log)
+    for topic in ("t", "other"):
+        old.send(topic, value=b"0").result()
+    new.send("t", value=b"1").result()
+    versions = [log.topic(topic).describe().version for topic in ("t", "other")]
+    for topic in ("t", "t", "other"):
+        with pytest.raises(errors.ProducerFencedError, match="close this one"):
+            old.send(topic, value=b"zombie").result()
+    with pytest.raises(errors.ProducerFencedError):
+        old.committed("t")
+    assert versions == [log.topic(topic).describe().version for topic in ("t", "other")]
+    new.send("t", value=b"2").result()
+    assert _values(log) == [b"0", b"1", b"2"]
+
+
+@pytest.mark.parametrize("lands", [True, False])
+def test_producer_in_doubt_whose_successor_has_started_is_fenced(lands: bool) -> None:
+    store, log = _open()
+    old, new = _named(log), _named(log)
+    old.send("t", value=b"0").result()
+    store.silent = True
+    with pytest.raises(errors.OutcomeUnknownError):
+        old.send("t", value=b"in doubt").result()
+    store.silent = False
+    if lands:
+        store.land()
+    new.send("t", value=b"1").result()
+    for _ in range(2):
+        with pytest.raises(errors.ProducerFencedError):
+            old.send("t", value=b"zombie").result()
+    new.send("t", value=b"2").result()
+    assert _values(log) == [b"0", *([b"in doubt"] if lands else []), b"1", b"2"]
+
+
+@pytest.mark.parametrize("succeeded", [True, False])
+@pytest.mark.parametrize("slept", [0, 3600], ids=["at once", "after a read"])
+def test_claim_that_landed_after_it_was_given_up_fences_its_own_producer_never(
+    succeeded: bool, slept: int
+) -> None:
+    store, clock = SilentStore(), SteppingClock()
+    log = Log(store, clock, SystemIds())
+    log.create_topic("t")
+    producer = _named(log)
+    producer.send("t", value=b"0").result()
+    store.silent = True
+    for value in (b"in doubt", b"its claim is in doubt too"):
+        with pytest.raises(errors.OutcomeUnknownError):
+            producer.send("t", value=value).result()
+    store.silent = False
+    key, claim = store.puts[-1]
+    assert b'"CLAIM"' in claim
+    assert store.put_if_absent(key, claim) is PutOutcome.CREATED
+    clock.now += slept
+    if succeeded:
+        _named(log).send("t", value=b"1").result()
+        with pytest.raises(errors.ProducerFencedError):
+            producer.send("t", value=b"zombie").result()
+    else:
+        producer.send("t", value=b"1").result()
+    assert _values(log) == [b"0", b"1"]
+
+
+def test_append_that_landed_late_is_acknowledged_though_a_successor_fenced_its_producer() -> None:
+    store, clock = SilentStore(), SteppingClock()
+    log = Log(store, clock, SystemIds())
+    log.create_topic("t")
+    old, new = _named(log, request_timeout_ms=1), _named(log)
+    old.send("t", value=b"0").result()
+    future = old.send("t", value=b"late")
+    store.silent = True
+
+    def succeed() -> None:
+        store.silent = False
+        store.land()
+        new.send("t", value=b"1").result()
+        clock.now += 3600  # so long that the producer reads before it tries again
+
+    clock.before_retry = succeed
+    assert future.result().offset == 1
+    assert clock.before_retry is None
+    assert _values(log) == [b"0", b"late", b"1"]
+    with pytest.raises(errors.ProducerFencedError):
+        old.send("t", value=b"zombie").result()
+
+
+def test_producer_of_a_replaced_topic_goes_on_in_its_other_topics() -> None:
+    _, log = _open()
+    log.create_topic("other")
+    producer = _named(log)
+    for topic in ("t", "other"):
+        producer.send(topic, value=b"0").result()
+    log.delete_topic("t")
+    log.create_topic("t")
+    for _ in range(2):
+        with pytest.raises(errors.TopicReplacedError):
+            producer.send("t", value=b"1").result()
+    assert producer.send("other", value=b"1").result().offset == 1
+    assert _values(log) == []
 
 
 def test_producer_id_that_does_not_fit_into_a_file_name_is_refused() -> None:
