@@ -31,6 +31,7 @@
     ├── OutcomeUnknownError                 the write may or may not have happened
     ├── ClientClosedError                   use after close
     ├── WakeupError                         consumer.wakeup() was called
+    ├── FilesForgottenError                 a view of a table that has let go of its file list
     ├── UnsupportedError                    a feature this version of sparklog does not have
     ├── CorruptionError                     stored bytes are not what was written
     │   ├── CorruptCommitError              a table log file that is torn, missing or malformed
@@ -213,6 +214,13 @@ class ClientClosedError(SparklogError):
 
 class WakeupError(SparklogError):
     """wakeup() interrupted a blocking call. The consumer is still good."""
+
+
+class FilesForgottenError(SparklogError):
+    """This view of a table does not know its files any more: too many changes came, or clean-up took
+    the checkpoint that named them. Open the table anew: trying again does."""
+
+    retriable = True
 
 
 class UnsupportedError(SparklogError):

@@ -20,7 +20,8 @@ import pyarrow.compute as pc
 
 from sparklog.clients.accumulator import Accumulator
 from sparklog.clients.chunk import ArrowChunk, ArrowFuture, Chunk, RecordChunk, RecordFuture
-from sparklog.clients.sender import Sender, TopicSession
+from sparklog.clients.sender import Sender
+from sparklog.clients.topic_session import TopicSession
 from sparklog.clock import Clock, Ids
 from sparklog.config import ProducerConfig
 from sparklog.errors import ClientClosedError, InvalidRecordError, RecordTooLargeError

@@ -13,16 +13,16 @@ begins a new epoch.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Executor
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from sparklog.clients.chunk import Chunk
+from sparklog.clients.topic_session import TopicSession, Tries
 from sparklog.clock import Clock, Ids
 from sparklog.config import ProducerConfig
 from sparklog.errors import (
@@ -32,17 +32,12 @@ from sparklog.errors import (
     SparklogTimeoutError,
 )
 from sparklog.log.append import Append, append_rule, base_offsets, claim_rule
-from sparklog.log.housekeeping import Housekeeping
 from sparklog.log.partitioner import partition_for_keys
 from sparklog.log.producer_state import ProducerState, producer_state
 from sparklog.log.schema import TIMESTAMP
 from sparklog.log.segment import Writer, WrittenSegment, segment_path, write_segment
-from sparklog.log.topic_state import PartitionOffsets, require_topic
-from sparklog.names import topic_folder
 from sparklog.storage import Store
-from sparklog.table.actions import Commit
-from sparklog.table.committer import Attempt, Committer
-from sparklog.table.table_log import TableLog
+from sparklog.table.committer import Attempt
 
 T = TypeVar("T")
 
@@ -68,61 +63,6 @@ class Placed:
             return self.table
         start = self.starts[index]
         return self.table.take(pa.array(self.order[start : start + self.counts[index]]))
-
-
-class Claim(NamedTuple):
-    """A claim under way: the nonce of all its tries, and the first version it may stand at."""
-
-    nonce: str
-    first_version: int
-
-
-class TopicSession:
-    """A producer's standing in one topic: the table log it follows, its epoch and sequence."""
-
-    def __init__(self, store: Store, clock: Clock, ids: Ids, topic: str) -> None:
-        """Open the topic; UnknownTopicError if it does not stand."""
-        self.topic = topic
-        self.folder = topic_folder(topic)
-        self.table_log = TableLog(store, self.folder, clock)
-        self.table_log.refresh()
-        state = self.table_log.state
-        require_topic(state, topic)
-        assert state.metadata is not None
-        self.topic_id = state.metadata.id
-        self.committer = Committer(self.table_log, clock, ids)
-        self.note_config()
-        self.standing: ProducerState | None = None
-        self.epoch: int | None = None
-        """The newest epoch that this producer held, also while it has no standing."""
-        self.in_doubt = False
-        """An append was given up with its outcome unknown: only a new epoch settles it."""
-        self.claim: Claim | None = None
-        self.over: SparklogError | None = None
-        """Why this producer can append to the topic no more."""
-        self.sticky = int(ids.uniform() * self.partitions)
-        self.housekeeping = Housekeeping(store, self.folder, clock)
-
-    def begin(self, standing: ProducerState | None) -> None:
-        """Have this standing; nothing is in doubt any more."""
-        assert standing is not None
-        self.standing, self.epoch = standing, standing.epoch
-        self.in_doubt, self.claim = False, None
-
-    def give_up(self) -> None:
-        """An append came to nothing, or nobody knows: only a new epoch makes sure."""
-        self.standing, self.in_doubt = None, True
-
-    def note_config(self) -> None:
-        """Take over what `send` checks records against, as of the newest state that was read."""
-        state = self.table_log.state
-        config = state.config
-        self.partitions = len(PartitionOffsets.of(state).next)
-        self.max_message_bytes = config.max_message_bytes
-        self.compacted = "compact" in config.cleanup_policy
-        self.create_time = config.timestamp_type == "CreateTime"
-        self.timestamp_after_max_ms = config.timestamp_after_max_ms
-        self.timestamp_before_max_ms = config.timestamp_before_max_ms
 
 
 class Sender:
@@ -245,26 +185,30 @@ class Sender:
         if not self._named and not known and not session.in_doubt:
             session.begin(ProducerState(0, 0))
             return
-        if session.claim is None:
-            session.claim = Claim(self._ids.unique(), session.table_log.state.version + 1)
-        nonce, first_version = session.claim
+        tries = session.claim = session.claim or session.begin_tries(self._ids.unique())
         now_ms = self._clock.now_ms()
         rule = claim_rule(session.topic, session.topic_id, self._app_id, now_ms, session.epoch)
 
         def claim() -> None:
             try:
-                session.committer.commit(self._attempt("CLAIM", nonce, deadline), rule)
-            except ProducerFencedError:
+                session.committer.commit(self._attempt("CLAIM", tries.nonce, deadline), rule)
+            except ProducerFencedError as fenced:
                 # The newer epoch may be the one that an earlier try began, whose outcome nobody
                 # knew.
                 standing = producer_state(session.table_log.state, self._app_id)
-                mine = self._find(session, nonce, first_version)
+                try:
+                    mine = session.find(tries)
+                except OutcomeUnknownError:
+                    raise fenced from None
                 if standing is None or mine is None or not standing.stands_in(mine.actions):
                     raise
             session.begin(producer_state(session.table_log.state, self._app_id))
 
-        with self._noting_the_end(session):
+        try:
             self._retry(deadline, session.topic, claim)
+        except SparklogError as error:
+            self._note_end(session, error)
+            raise
 
     def committed(self, topic: str) -> int:
         """How many records of this producer id the topic holds; begins the epoch to be sure."""
@@ -287,27 +231,26 @@ class Sender:
             segments,
         )
         rule = append_rule(append, self._clock.now_ms())
-        nonce = self._ids.unique()
-        first_version = session.table_log.state.version + 1
+        tries = session.begin_tries(self._ids.unique())
 
         def commit() -> dict[int, int]:
+            attempt = self._attempt("WRITE", tries.nonce, deadline)
             try:
-                won = session.committer.commit(self._attempt("WRITE", nonce, deadline), rule)
+                won = session.committer.commit(attempt, rule)
             except SparklogError as error:
+                self._note_end(session, error)
                 # Before this came about an earlier try, whose outcome nobody knew, may have won.
-                mine = self._find(session, nonce, first_version) if error.fatal else None
+                mine = session.find(tries) if error.fatal else None
                 if mine is None:
                     raise
                 return base_offsets(mine.actions)
             if won is None:
-                mine = self._find(session, nonce, first_version)
-                return {} if mine is None else base_offsets(mine.actions)
+                return self._found(session, tries)
             self._checkpoint_if_due(session, won.commit.version)
             return base_offsets(won.commit.actions)
 
         try:
-            with self._noting_the_end(session):
-                bases = self._retry(deadline, session.topic, commit)
+            bases = self._retry(deadline, session.topic, commit)
         except Exception:
             session.give_up()
             raise
@@ -322,27 +265,20 @@ class Sender:
         timeout = min(left, self._config.request_timeout_ms / 1000)
         return Attempt(operation, nonce, self._durable, operation == "WRITE", timeout)
 
-    def _find(self, session: TopicSession, nonce: str, version: int) -> Commit | None:
-        """The commit of ours that stands under this nonce at this version or later, if any."""
-        while version <= session.table_log.state.version:
-            commit = session.table_log.read(version)
-            if commit is not None and commit.nonce == nonce:
-                return commit
-            version += 1
-        return None
-
-    @contextmanager
-    def _noting_the_end(self, session: TopicSession) -> Iterator[None]:
-        """Keep a fatal error in mind: what is over for this producer never begins again."""
+    def _found(self, session: TopicSession, tries: Tries) -> dict[int, int]:
+        """The offsets of an append of ours that stands already; empty if they cannot be told."""
         try:
-            yield
-        except ProducerFencedError as error:
+            mine = session.find(tries)
+        except OutcomeUnknownError:
+            return {}
+        return {} if mine is None else base_offsets(mine.actions)
+
+    def _note_end(self, session: TopicSession, error: SparklogError) -> None:
+        """Keep a fatal error in mind: what is over for this producer never begins again."""
+        if isinstance(error, ProducerFencedError):
             self._fenced = error
-            raise
-        except SparklogError as error:
-            if error.fatal:
-                session.over = error
-            raise
+        elif error.fatal:
+            session.over = error
 
     def _retry(self, deadline: float, topic: str, work: Callable[[], T]) -> T:
         """Do the work; passing failures are tried again until the deadline."""

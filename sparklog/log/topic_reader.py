@@ -130,11 +130,17 @@ class TopicReader:
         """The state, its files included: a view that has forgotten them has another look taken."""
         if self.table_log.state.files.available():
             return self.table_log.state
-        newest = TableLog(self.store, self.folder, self._clock)
-        state = newest.open()
+        state = self._newest_with_files()
         require_same_topic(state, self.topic, self.topic_id)
         while self.table_log.state.version < state.version:
             self.refresh()  # so that no segment lies behind the end that this view knows of
+        return state
+
+    def _newest_with_files(self) -> TableState:
+        for _ in range(REPLANS_MAX):
+            state = TableLog(self.store, self.folder, self._clock).open()
+            if state.files.available():
+                break  # else clean-up was quicker, which it cannot be for ever
         return state
 
     def cursor(self, partition: int, position: int, verify: bool = True) -> PartitionCursor:

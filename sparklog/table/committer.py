@@ -12,8 +12,9 @@ Guarantees:
    nothing: a put that timed out may still land.
 2. Every attempt carries a nonce, kept over its retries, so two writers that put the same content
    can tell who won.
-3. A success that came later than half the log's retention after the state was read counts only if
-   no checkpoint covers v: else the slot may have been cleaned and re-opened.
+3. What is found at v later than half the log's retention after the state was read counts only if
+   no checkpoint covers v: else the slot may have been cleaned and re-opened, and only the newest
+   state can tell. If that cannot be read in time the outcome is unknown.
 4. When time runs out unsettled, OutcomeUnknownError says so, and nothing is deleted.
 5. A durable commit first makes durable whatever earlier commits left in the page cache, so that
    no acknowledged commit can stand behind a torn one.
@@ -30,6 +31,7 @@ from dataclasses import dataclass
 
 from sparklog.clock import Clock, Ids
 from sparklog.errors import (
+    FilesForgottenError,
     OutcomeUnknownError,
     SparklogError,
     SparklogTimeoutError,
@@ -52,6 +54,7 @@ class Settlement(enum.Enum):
 
     WON = "won"
     LOST = "lost"
+    LATE = "late"  # it may be lost, in a slot that was re-opened, or be part of the history
     UNKNOWN = "unknown"
 
 
@@ -91,8 +94,14 @@ class Committer:
         """
         deadline = self._clock.monotonic() + attempt.timeout_seconds
         lost_races = 0
+        late: int | None = None
         while True:
-            actions = self._apply_rule(rule, lost_races > 0)
+            try:
+                actions = self._apply_rule(rule, lost_races > 0)
+            except SparklogError as error:
+                if late is None or not error.retriable:
+                    raise
+                raise self._unknown(late, attempt) from error
             if actions is None:
                 return None
             commit = self._stamp(self.table_log.state.version + 1, attempt, actions)
@@ -102,14 +111,12 @@ class Committer:
                 self.table_log.note_own(commit, started)
                 return Committed(commit, lost_races)
             if settlement is Settlement.UNKNOWN:
-                raise OutcomeUnknownError(
-                    f"{self.table_log.log_folder}{commit_name(commit.version)}: the store did not "
-                    f"say within {attempt.timeout_seconds:.0f} s whether this commit was applied; "
-                    "it may still appear. Nothing was deleted",
-                    commit.version,
-                )
+                raise self._unknown(commit.version, attempt)
             lost_races += 1
             now = self._clock.monotonic()
+            if settlement is Settlement.LATE:
+                late = commit.version
+                continue  # whatever the time: the rule tells whether this append is to be done
             if now > deadline:
                 raise SparklogTimeoutError(
                     f"{self.table_log.folder}: lost {lost_races} races for a commit in "
@@ -117,6 +124,14 @@ class Committer:
                     "more records per commit (linger.ms)"
                 )
             self._back_off(lost_races, now - started)
+
+    def _unknown(self, version: int, attempt: Attempt) -> OutcomeUnknownError:
+        return OutcomeUnknownError(
+            f"{self.table_log.log_folder}{commit_name(version)}: the store did not say within "
+            f"{attempt.timeout_seconds:.0f} s whether this commit was applied; it may still "
+            "appear. Nothing was deleted",
+            version,
+        )
 
     def _apply_rule(self, rule: Rule, must_read: bool) -> Sequence[Action] | None:
         """Ask the rule; a view that was not just read may say yes, but never no."""
@@ -129,7 +144,11 @@ class Committer:
             if actions is not None:
                 return actions
         table_log.refresh()
-        return rule(table_log.state)
+        try:
+            return rule(table_log.state)
+        except FilesForgottenError:
+            table_log.reload()
+            return rule(table_log.state)
 
     def _now(self) -> float:
         return self._clock.monotonic()
@@ -160,7 +179,7 @@ class Committer:
                     raise  # surely not applied, and nothing of this attempt is under way
                 outcome = PutOutcome.UNKNOWN
             if outcome is PutOutcome.CREATED:
-                return self._won_unless_late(commit.version)
+                return self._unless_late(commit.version, Settlement.WON)
             settlement = self._read_back(commit, key, attempt)
             if settlement is not Settlement.UNKNOWN:
                 return settlement
@@ -174,21 +193,21 @@ class Committer:
             if standing is None:
                 return Settlement.UNKNOWN
             if standing.nonce != attempt.nonce:
-                return Settlement.LOST
+                return self._unless_late(commit.version, Settlement.LOST)
             if attempt.durable:
                 self.table_log.store.sync([key])
         except StoreError:
             return Settlement.UNKNOWN
-        return self._won_unless_late(commit.version)
+        return self._unless_late(commit.version, Settlement.WON)
 
-    def _won_unless_late(self, version: int) -> Settlement:
+    def _unless_late(self, version: int, settlement: Settlement) -> Settlement:
         if not self.table_log.stale(self._clock.monotonic()):
-            return Settlement.WON
+            return settlement
         try:
             covered = self.table_log.checkpoint_at_or_after(version)
         except StoreError:
             return Settlement.UNKNOWN
-        return Settlement.LOST if covered else Settlement.WON
+        return Settlement.LATE if covered else settlement
 
     def _back_off(self, tries: int, took_seconds: float) -> None:
         base = max(BACKOFF_SECONDS_MIN, took_seconds)

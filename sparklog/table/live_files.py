@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparklog.errors import ObjectNotFoundError
+from sparklog.errors import FilesForgottenError, ObjectNotFoundError
 from sparklog.table.actions import Add, Remove
 
 ADD_TYPE = pa.struct(
@@ -139,5 +139,8 @@ class LiveFiles:
 
     def _tables(self) -> FileTables:
         if not self.available() or self._base is None:
-            raise AssertionError("these files are not known any more: open the table anew")
+            raise FilesForgottenError(
+                "the table's file list is not known any more in this view: too many changes came, "
+                "or clean-up took its checkpoint. Open the table anew, or try again"
+            )
         return self._base

@@ -56,6 +56,10 @@ class TableLog:
             raise TableNotFoundError(f"no table at {self.store.uri}/{self.folder}")
         return self.state
 
+    def reload(self) -> None:
+        """Load the newest state anew, with its file list; versions in between are not told."""
+        self._load(self.state.version)
+
     def refresh(self) -> Refreshed:
         """Apply what was committed since the last look."""
         started = self._clock.monotonic()

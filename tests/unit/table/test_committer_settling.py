@@ -10,6 +10,7 @@ from sparklog.errors import (
     TopicExistsError,
 )
 from sparklog.storage import PutOutcome
+from sparklog.table import live_files
 from sparklog.table.actions import Commit, CommitInfo, DomainMetadata, checkpoint_name
 from sparklog.table.checkpoint import write_checkpoint
 from sparklog.table.committer import Attempt, Committer
@@ -19,6 +20,7 @@ from tests.support.fakes import (
     LOG_FOLDER,
     CountingStore,
     FakeClock,
+    an_add,
     commit_key,
     put_commit,
     table_start,
@@ -280,3 +282,56 @@ def test_durable_commit_also_syncs_what_others_left(store, committer):
         store.faults.rates = type(store.faults.rates)(read=1.0)
         committer.commit(Attempt("A", "mine"), note("x"))
     assert store.bodies == [], "without its past on disk a durable commit is not even tried"
+
+
+def cover_and_clean(store, clock, upto):
+    """Others commit up to this version, write a checkpoint and clean what is behind it."""
+    for version in range(1, upto + 1):
+        if store.head(commit_key(version)) is None:
+            put_commit(store, version, DomainMetadata("d", str(version)))
+    write_checkpoint(store, TableLog(store, FOLDER, clock).open(), clock)
+    for version in range(upto):
+        store.delete(commit_key(version))
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_late_success_that_became_history_is_never_called_not_written(
+    store, committer, clock, readable
+):
+    """It was applied in time, but its answer came so late that a checkpoint covers it."""
+
+    def stalled(key, data):
+        store.put(key, data)
+        clock.seconds += 3600
+        cover_and_clean(store, clock, upto=4)
+        if not readable:
+            store.faults.rates = type(store.faults.rates)(read=1.0)
+        return PutOutcome.CREATED
+
+    def once_only(state):
+        return None if "mine" in state.domains else [DomainMetadata("mine", "x")]
+
+    store.answer = once(stalled)
+    attempt = Attempt("A", "mine", timeout_seconds=1)
+    if readable:
+        assert committer.commit(attempt, once_only) is None
+    else:
+        with pytest.raises(OutcomeUnknownError):
+            committer.commit(attempt, once_only)
+
+
+def test_rule_that_needs_forgotten_files_gets_a_newly_opened_table(store, committer, monkeypatch):
+    monkeypatch.setattr(live_files, "CHANGES_FOLLOWED_MAX", 2)
+    committer.table_log.open()
+    for version in range(1, 5):
+        put_commit(store, version, an_add(f"p0/{version}"))
+    committer.table_log.refresh()
+    assert not committer.table_log.state.files.available()
+    seen = []
+
+    def rule(state):
+        seen.append(sorted(state.files.paths()))
+        return [DomainMetadata("d", "x")]
+
+    assert committer.commit(Attempt("A", "mine"), rule).commit.version == 5
+    assert seen == [["p0/1", "p0/2", "p0/3", "p0/4"]]

@@ -1,0 +1,67 @@
+"""Finding out what became of a nonce: in the history, a stray, or cleaned."""
+
+import pytest
+
+from sparklog.clients.topic_session import TopicSession
+from sparklog.clock import SystemIds
+from sparklog.errors import OutcomeUnknownError
+from sparklog.table.actions import CommitInfo, encode_commit
+from tests.support.fakes import commit_key, open_log
+
+HALF_RETENTION = 1800
+
+
+@pytest.fixture
+def world():
+    """A topic with four versions, and a session that has seen the first alone."""
+    store, clock, log = open_log()
+    log.create_topic("t")
+    session = TopicSession(store, clock, SystemIds(), "t")
+    producer = log.producer(background=False)
+    tries = session.begin_tries("mine")
+    for value in (b"0", b"1", b"2"):
+        producer.send("t", value=value).result()
+    return store, clock, log, session, tries
+
+
+def put(store, version):
+    store.put(commit_key(version), encode_commit([CommitInfo(1, "WRITE", "mine")]))
+
+
+def test_nonce_that_stands_nowhere_is_none(world):
+    _, _, _, session, tries = world
+    session.table_log.refresh()
+    assert session.find(tries) is None
+
+
+@pytest.mark.parametrize("slept", [0, HALF_RETENTION + 1])
+def test_nonce_in_the_history_is_found_and_the_newest_counts(world, slept):
+    store, clock, _, session, tries = world
+    put(store, 1)
+    put(store, 3)
+    clock.seconds += slept
+    session.table_log.refresh()
+    assert session.find(tries).version == 3
+
+
+def test_nonce_in_a_slot_that_may_have_been_opened_again_is_in_doubt(world):
+    store, clock, log, session, tries = world
+    log.topic("t").checkpoint()
+    clock.seconds += HALF_RETENTION + 1
+    for version in range(4):
+        store.delete(commit_key(version))
+    put(store, 3)
+    session.table_log.refresh()
+    with pytest.raises(OutcomeUnknownError, match="cleaned"):
+        session.find(tries)
+
+
+def test_nonce_whose_versions_were_cleaned_is_in_doubt(world):
+    store, clock, log, session, tries = world
+    log.topic("t").checkpoint()
+    clock.seconds += HALF_RETENTION + 1
+    for version in range(3):
+        store.delete(commit_key(version))
+    session.table_log.refresh()
+    with pytest.raises(OutcomeUnknownError, match="cleaned"):
+        session.find(tries)
