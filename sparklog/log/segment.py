@@ -36,6 +36,8 @@ from sparklog.storage.store import new_file
 from sparklog.table.actions import Add
 
 ROW_GROUP_ROWS = 131_072
+PAGE_BYTES = 131_072
+"""Small enough that a page is encoded, compressed and summed up in the processor's cache."""
 UNIQUE_DIGITS = 16
 
 _PATH = re.compile(r"p[0-9]+/[A-Za-z0-9._-]+\.parquet")
@@ -176,6 +178,7 @@ def parquet_options(compression: str) -> dict[str, Any]:
         "compression": None if compression == "none" else compression,
         "use_dictionary": False,
         "column_encoding": _ENCODINGS,
+        "data_page_size": PAGE_BYTES,
         "write_statistics": ["offset_delta", "timestamp"],
         "write_page_checksum": True,
         "store_schema": False,
