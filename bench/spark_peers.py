@@ -22,6 +22,7 @@ from bench.measure import KAFKA, OURS
 
 PARTITIONS = 4
 FLUSH_SECONDS = 30
+LOG_ERRORS = 3
 
 KAFKA_SOURCE_TUNED = {
     "kafka.max.poll.records": "10000",
@@ -150,7 +151,11 @@ class Kafka:
 
     def remove(self, topic: str) -> None:
         """Free its place; the broker deletes the files a minute later."""
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})  # it must outlive the answer
+        settings: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": self.bootstrap,
+            "log_level": LOG_ERRORS,
+        }
+        admin = AdminClient(settings)  # it must outlive the answer
         admin.delete_topics([topic])[topic].result(30)
 
     def send_steadily(self, topic: str, total: int) -> None:
