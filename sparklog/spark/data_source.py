@@ -19,6 +19,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from sparklog.spark.batch_reader import SparklogReader
+from sparklog.spark.group_reader import GroupStreamReader
 from sparklog.spark.options import SinkOptions, SourceOptions
 from sparklog.spark.sink import SparklogStreamWriter, SparklogWriter
 from sparklog.spark.source_check import check_given_schema, check_source, source_schema
@@ -49,7 +50,9 @@ class SparklogDataSource(DataSource):
         """A streaming read."""
         options = self._source_options()
         check_given_schema(schema, options.columns)
-        return SparklogStreamReader(options)
+        return (
+            SparklogStreamReader(options) if options.group is None else GroupStreamReader(options)
+        )
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A batch write."""

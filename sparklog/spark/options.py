@@ -16,10 +16,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from sparklog.errors import InvalidConfigError, UnsupportedError
+from sparklog.errors import InvalidConfigError
 from sparklog.log.schema import RECORD_SCHEMA
 from sparklog.names import WRITER_ID_LENGTH_MAX, check_name
-from sparklog.spark.start_point import EARLIEST, LATEST, StartPoint, parse_offsets, parse_times
+from sparklog.spark.group_options import GroupOptions
+from sparklog.spark.start_point import (
+    COMMITTED,
+    EARLIEST,
+    LATEST,
+    StartPoint,
+    parse_offsets,
+    parse_times,
+)
 
 logger = logging.getLogger("sparklog.spark")
 T = TypeVar("T")
@@ -29,7 +37,6 @@ MAX_TRIGGER_DELAY_MS = 15 * 60_000
 MAX_FILES_PER_BATCH = 1_000
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _BYTE_UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
-_GROUP = ("group.id", "kafka.group.id", "groupIdPrefix")
 
 
 class OptionReader:
@@ -59,15 +66,11 @@ class OptionReader:
         """Refuse what is left; name the Kafka client's options once."""
         known = {name.lower() for name in self._known}
         rest = [name for name in self._given if name not in known]
-        for name in _GROUP:
-            if name.lower() in rest:
-                raise UnsupportedError(
-                    f"option {name}: consumer groups are not in this version; leave it out. The "
-                    "query's checkpoint keeps its offsets"
-                )
-        ignored = sorted(name for name in rest if name.startswith("kafka."))
+        ignored = sorted(n for n in rest if n.startswith("kafka.") or n == "groupidprefix")
         if ignored:
             logger.warning("options of a Kafka client have no effect here: %s", ", ".join(ignored))
+            if "kafka.group.id" in ignored:
+                logger.warning("to be a member of a consumer group, set the option group.id")
         for name in rest:
             if name not in ignored:
                 raise InvalidConfigError(self._unknown(name))
@@ -127,6 +130,12 @@ class SourceOptions:
     max_records_per_partition: int | None
     fail_on_data_loss: bool
     columns: tuple[str, ...]
+    group: GroupOptions | None
+
+    @property
+    def pattern_compiled(self) -> re.Pattern[str] | None:
+        """The pattern that a topic's whole name must match, if topics are chosen by one."""
+        return None if self.pattern is None else re.compile(self.pattern)
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> SourceOptions:
@@ -161,8 +170,19 @@ class SourceOptions:
             max_records_per_partition=reader.take("maxRecordsPerPartition", _positive, None),
             fail_on_data_loss=reader.take("failOnDataLoss", _boolean, True),
             columns=columns,
+            group=GroupOptions.take(reader),
         )
         reader.finish()
+        if checked.group is None and starting == StartPoint.named(COMMITTED):
+            raise InvalidConfigError(
+                "option startingOffsets = committed is for members of a group: set group.id, or "
+                "say earliest or latest"
+            )
+        if checked.group is not None and assigned:
+            raise InvalidConfigError(
+                "option assign does not go with group.id: a group's members share the partitions "
+                "out themselves. Use subscribe or subscribePattern, or leave group.id out"
+            )
         if min_offsets and checked.max_offsets and min_offsets > checked.max_offsets:
             raise InvalidConfigError(
                 f"option minOffsetsPerTrigger = {min_offsets} is not allowed: it must not exceed "
@@ -223,14 +243,14 @@ def _take_bounds(reader: OptionReader) -> tuple[StartPoint | None, StartPoint | 
 
 
 def _starting_offsets(text: str) -> StartPoint:
-    if text.lower() in (EARLIEST, LATEST):
+    if text.lower() in (EARLIEST, LATEST, COMMITTED):
         return StartPoint.named(text.lower())
     return StartPoint.at_offsets(parse_offsets(text))
 
 
 def _ending_offsets(text: str) -> StartPoint:
-    if text.lower() == EARLIEST:
-        raise ValueError("it must be latest or JSON: nothing ends at earliest")
+    if text.lower() in (EARLIEST, COMMITTED):
+        raise ValueError(f"it must be latest or JSON: nothing ends at {text.lower()}")
     point = _starting_offsets(text)
     for topic, partitions in point.offsets.items():
         for partition, offset in partitions.items():

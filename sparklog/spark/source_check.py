@@ -67,6 +67,11 @@ def _check_not_past_end(point: StartPoint, option: str, topics: TopicSet) -> Non
 
 def check_batch(options: SourceOptions, topics: TopicSet) -> None:
     """Refuse what a batch cannot do."""
+    if options.group is not None:
+        raise InvalidConfigError(
+            "option group.id is for readStream: a batch read commits no offsets. Use readStream "
+            "with trigger(availableNow=True) to read what is there and commit it"
+        )
     if options.starting is not None and _begins_at_end(options.starting):
         raise InvalidConfigError(
             "option startingOffsets = latest is not allowed in a batch read: there is nothing "

@@ -15,6 +15,8 @@ logger = logging.getLogger("sparklog.spark")
 
 EARLIEST = "earliest"
 LATEST = "latest"
+COMMITTED = "committed"
+"""Where the group stands; earliest in partitions of which it has no offset."""
 EARLIEST_OFFSET = -2
 LATEST_OFFSET = -1
 
@@ -34,7 +36,7 @@ class StartPoint:
 
     @classmethod
     def named(cls, name: str) -> StartPoint:
-        """Earliest or latest, everywhere."""
+        """Earliest, latest or committed, everywhere."""
         return cls(name=name)
 
     @classmethod
@@ -66,7 +68,7 @@ class StartPoint:
         """
         start, end = reader.offsets.start[partition], reader.offsets.next[partition]
         if self.name:
-            return start if self.name == EARLIEST else end
+            return end if self.name == LATEST else start
         if self.time_ms is not None:
             return self._at(option, self.time_ms, reader, partition)
         value = self._explicit_of(option, reader.topic, partition)
