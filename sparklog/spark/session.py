@@ -16,6 +16,7 @@ import importlib.metadata
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -140,13 +141,21 @@ def _submitted() -> dict[str, str]:
 def _use_this_python(master: str, settings: Mapping[str, str]) -> None:
     """Name the interpreter before the JVM starts: it takes the python3 of its PATH otherwise.
 
-    On a cluster PYSPARK_PYTHON, when set, is the workers' interpreter and stays.
+    On a cluster PYSPARK_PYTHON, when set, is the workers' interpreter and stays. A data source is
+    planned on the driver with the same words, so they must mean an interpreter there too.
     """
-    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if is_local(master):
-        os.environ["PYSPARK_PYTHON"] = sys.executable
-    elif "PYSPARK_PYTHON" not in os.environ:
-        os.environ["PYSPARK_PYTHON"] = settings.get("spark.pyspark.python", sys.executable)
+        python = sys.executable
+    else:
+        named = os.environ.get("PYSPARK_PYTHON") or settings.get("spark.pyspark.python")
+        python = named or sys.executable
+    if os.sep in python and not Path(python).exists():
+        folder = Path(python).parts[0]
+        raise InvalidConfigError(
+            f"PYSPARK_PYTHON = {python} is not here, and the driver plans reads with it as well. "
+            f"Make it so: ln -s {sys.prefix} {folder}, or unpack the workers' archive as {folder}"
+        )
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python
 
 
 def _apply(running: SparkSession, wished: Mapping[str, str]) -> SparkSession:
@@ -172,7 +181,8 @@ def _checked(spark: SparkSession, delta: bool) -> SparkSession:
             f"spark-submit --packages {delta_package()}"
         )
     jvm: Any = spark.sparkContext._jvm
-    if jvm.System.getenv("PYSPARK_DRIVER_PYTHON") != sys.executable:
+    found_by = jvm.System.getenv("PYSPARK_DRIVER_PYTHON") or jvm.System.getenv("PYSPARK_PYTHON")
+    if found_by != os.environ.get("PYSPARK_PYTHON", sys.executable):
         register(spark)
     return spark
 
