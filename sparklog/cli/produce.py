@@ -1,7 +1,8 @@
 """`sparklog produce`: append lines, or JSON records, to a topic.
 
 Every record's outcome is waited for: the count at the end is of records that stand in the topic
-(with `--acks 0`, of records sent). A bad line stops the command; what came before it stays.
+(with `--acks 0`, of records sent). A bad line stops the command and is named by its number; what
+came before it stays.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import typer
 
 from sparklog.cli.record_json import Headers, OutgoingRecord, from_json
 from sparklog.cli.settings import open_log
-from sparklog.errors import InvalidRecordError
+from sparklog.errors import InvalidInputError, InvalidRecordError
 
 if TYPE_CHECKING:
     from sparklog.clients.chunk import RecordFuture
@@ -113,7 +114,7 @@ def _send_all(producer: Producer, topic: str, records: Iterable[OutgoingRecord])
             count += 1
             while waiting and waiting[0].done():
                 waiting.popleft().result()
-    except InvalidRecordError as error:
+    except InvalidInputError as error:
         _settle(producer, waiting)
         raise InvalidRecordError(
             f"record {count + 1}: {error} (the {count} before it were produced)"

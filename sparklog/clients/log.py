@@ -15,6 +15,7 @@ from sparklog.clients.topic import Topic
 from sparklog.clock import Clock, Ids, SystemClock, SystemIds
 from sparklog.config import ConsumerConfig, ProducerConfig, check_topic_config
 from sparklog.errors import (
+    CorruptionError,
     InvalidNameError,
     LogNotFoundError,
     ObjectNotFoundError,
@@ -67,7 +68,7 @@ class Log:
 
     def _identify(self, create: bool) -> None:
         try:
-            identity = json.loads(self.store.get(LOG_IDENTITY_KEY))
+            identity = self._stored_identity()
         except ObjectNotFoundError:
             if not create:
                 raise LogNotFoundError(f"there is no log at {self.store.uri}") from None
@@ -76,13 +77,27 @@ class Log:
             body = json.dumps(identity).encode()
             if self.store.put_if_absent(LOG_IDENTITY_KEY, body) is not PutOutcome.CREATED:
                 self.store.sync([LOG_IDENTITY_KEY])  # whoever put it may not have come so far
-            identity = json.loads(self.store.get(LOG_IDENTITY_KEY))
-        if identity.get("format") != FORMAT_VERSION:
-            raise UnsupportedError(
-                f"the log at {self.store.uri} has format {identity.get('format')!r}; this sparklog "
-                f"reads {FORMAT_VERSION}: upgrade sparklog"
-            )
+            identity = self._stored_identity()
         self.id = str(identity["id"])
+
+    def _stored_identity(self) -> dict[str, Any]:
+        data = self.store.get(LOG_IDENTITY_KEY)
+        try:
+            identity: dict[str, Any] = json.loads(data)
+            version = identity["format"]
+            if version == FORMAT_VERSION and not isinstance(identity["id"], str):
+                raise ValueError(f"id {identity['id']!r}")
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise CorruptionError(
+                f"{self.store.uri}/{LOG_IDENTITY_KEY} is malformed ({error!r}): restore it from a "
+                "copy of the log"
+            ) from error
+        if version != FORMAT_VERSION:
+            raise UnsupportedError(
+                f"the log at {self.store.uri} has format {version!r}; this sparklog reads "
+                f"{FORMAT_VERSION}: upgrade sparklog"
+            )
+        return identity
 
     def create_topic(
         self, name: str, partitions: int = 1, config: Mapping[str, object] | None = None

@@ -30,6 +30,7 @@ from sparklog.errors import (
     ProducerFencedError,
     SparklogError,
     SparklogTimeoutError,
+    StoreFullError,
 )
 from sparklog.log.append import Append, append_rule, base_offsets, claim_rule
 from sparklog.log.partitioner import partition_for_keys
@@ -283,6 +284,7 @@ class Sender:
     def _retry(self, deadline: float, topic: str, work: Callable[[], T]) -> T:
         """Do the work; passing failures are tried again until the deadline."""
         doubt: OutcomeUnknownError | None = None
+        told = False
         while True:
             try:
                 return work()
@@ -295,10 +297,14 @@ class Sender:
                     raise
                 last = error  # type: ignore[assignment]
             if self._clock.monotonic() >= deadline:
-                raise doubt or SparklogTimeoutError(
+                kind = StoreFullError if isinstance(last, StoreFullError) else SparklogTimeoutError
+                raise doubt or kind(
                     f"topic {topic!r}: not written within delivery.timeout.ms "
                     f"({self._config.delivery_timeout_ms}): {last}"
                 ) from last
+            if not told:
+                logger.warning("topic %r: %s; trying again", topic, last)
+                told = True
             self._clock.sleep(RETRY_SECONDS * (0.5 + self._ids.uniform()))
 
     def _complete(self, chunks: list[Chunk], placed: Placed, bases: dict[int, int]) -> None:

@@ -3,51 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import sparklog
-
-Run = Callable[..., subprocess.CompletedProcess[bytes]]
-COMMAND = [sys.executable, "-m", "sparklog.cli.main"]
-REPOSITORY = Path(__file__).parents[3]
-
-
-def environment(root: Path | None) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name != "SPARKLOG_ROOT"}
-    kept["PYTHONPATH"] = str(REPOSITORY)
-    return kept if root is None else {**kept, "SPARKLOG_ROOT": str(root)}
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "log"
-
-
-@pytest.fixture
-def run(root: Path, tmp_path: Path) -> Run:
-    def call(
-        *arguments: str, stdin: bytes = b"", code: int = 0, env: dict[str, str] | None = None
-    ) -> subprocess.CompletedProcess[bytes]:
-        done = subprocess.run(
-            [*COMMAND, *arguments],
-            input=stdin,
-            capture_output=True,
-            cwd=tmp_path,
-            env=environment(root) if env is None else env,
-            timeout=60,
-        )
-        assert done.returncode == code, (done.stdout, done.stderr)
-        assert b"Traceback" not in done.stderr or "--debug" in arguments
-        return done
-
-    return call
+from tests.support.command import COMMAND, Run, environment
 
 
 @pytest.fixture

@@ -207,6 +207,19 @@ def test_producer_of_a_replaced_topic_goes_on_in_its_other_topics() -> None:
     assert _values(log) == []
 
 
+def test_full_disk_is_tried_until_the_timeout_and_then_named_as_such(caplog) -> None:
+    store, log = _open()
+    producer = _named(log)
+    producer.send("t", value=b"0").result()
+    store.faults.rates = type(store.faults.rates)(full=1.0)
+    with pytest.raises(errors.StoreFullError, match="'t': not written within delivery.timeout.ms"):
+        producer.send("t", value=b"1").result()
+    assert [record.message.count("trying again") for record in caplog.records] == [1]
+    store.faults.rates = type(store.faults.rates)()
+    producer.send("t", value=b"2").result()
+    assert _values(log) == [b"0", b"2"]
+
+
 def test_producer_id_that_does_not_fit_into_a_file_name_is_refused() -> None:
     _, log = _open()
     with pytest.raises(errors.InvalidConfigError, match="160"):
