@@ -217,8 +217,10 @@ class WakeupError(SparklogError):
 
 
 class FilesForgottenError(SparklogError):
-    """This view of a table does not know its files any more: too many changes came, or clean-up took
-    the checkpoint that named them. Open the table anew: trying again does."""
+    """This view of a table does not know its files any more. Open the table anew.
+
+    Too many changes came, or clean-up took the checkpoint that named the files.
+    """
 
     retriable = True
 
