@@ -39,6 +39,8 @@ ROW_GROUP_ROWS = 131_072
 PAGE_BYTES = 131_072
 """Small enough that a page is encoded, compressed and summed up in the processor's cache."""
 UNIQUE_DIGITS = 16
+THREADS_ROWS_MIN = 16_384
+"""Below this, handing columns to Arrow's threads takes longer than decoding them."""
 
 _PATH = re.compile(r"p[0-9]+/[A-Za-z0-9._-]+\.parquet")
 
@@ -233,6 +235,7 @@ def read_segment(
     whole = low <= 0 and end > segment.last_offset
     # Deltas are needed to cut, and some column must be read for the rows to be counted.
     cutting = [] if "offset_delta" in columns or (whole and columns) else ["offset_delta"]
+    threads = segment.count >= THREADS_ROWS_MIN
     try:
         with store.open_input(key) as source:
             _check_size(key, segment, source.size())
@@ -242,7 +245,9 @@ def read_segment(
                 _check_rows(key, segment, file.metadata.num_rows)
                 check_columns(file)
                 for group in row_groups(file.metadata, low, high, last, times_us):
-                    table = file.read_row_group(group, columns=[*columns, *cutting])
+                    table = file.read_row_group(
+                        group, columns=[*columns, *cutting], use_threads=threads
+                    )
                     yield table if whole else _trim(table, low, high)
     except SparklogError:
         raise
