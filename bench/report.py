@@ -116,10 +116,11 @@ def _plot(results: list[dict[str, Any]]) -> None:
         return
     sizes = [len(measures) for measures in panels.values()]
     heights = [max(sizes[start : start + 2]) + 1 for start in range(0, len(sizes), 2)]
+    height = 0.42 * sum(heights) + 0.5 * len(heights) + 0.6
     figure, axes = plt.subplots(
         len(heights),
         2,
-        figsize=(14, 0.42 * sum(heights) + 0.5 * len(heights) + 0.6),
+        figsize=(14, height),
         height_ratios=heights,
         squeeze=False,
     )
@@ -132,7 +133,7 @@ def _plot(results: list[dict[str, Any]]) -> None:
     figure.legend(handles, labels, loc="upper center", ncols=len(labels), frameon=False)
     if not all(result["full"] for result in results):
         figure.text(0.99, 0.005, "small sizes: not for publishing", ha="right", color="#888888")
-    figure.tight_layout(rect=(0, 0.02, 1, 0.96), h_pad=2.0)
+    figure.tight_layout(rect=(0, 0.2 / height, 1, 1 - 0.45 / height), h_pad=2.0)
     figure.savefig(RESULTS / "bench.png", dpi=110)
     plt.close(figure)
 

@@ -44,7 +44,7 @@ def measure(
     full: bool,
 ) -> tuple[list[Measure], str]:
     """Percentiles of ours and of Kafka in each kind of session, and what to note about them."""
-    seconds = 30 if full else 8
+    seconds = 15 if full else 8
     found: list[Measure] = []
     for kind, settings in sessions.items():
         with spark_session(settings, jars, folder / kind) as spark:
