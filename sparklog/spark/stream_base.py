@@ -25,6 +25,7 @@ from sparklog.spark.admission import Place, Waiting, limit_bytes, limit_offsets,
 from sparklog.spark.batch_reader import read_task
 from sparklog.spark.options import SourceOptions
 from sparklog.spark.process import CLOCK
+from sparklog.spark.settings import advise
 from sparklog.spark.source_check import check_stream, open_topics
 from sparklog.spark.stream_offset import TopicOffsets, to_json
 from sparklog.spark.task_plan import TaskRanges
@@ -84,6 +85,7 @@ class StreamReaderBase(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _topics(self) -> TopicSet:
         if self._opened is None:
+            advise()
             self._opened = open_topics(self._options)
         return self._opened
 
