@@ -34,8 +34,8 @@ MEMBER_PREFIX = "sparklog.member."
 OFFSET_PREFIX = "sparklog.offset."
 DECISION_PREFIX = "sparklog.decision."
 SEQUENCE_BITS = 40
-HISTORY_RETENTION = "interval 1 day"
-"""How long every offset commit stays in the table log: the history of a group's lag."""
+CONFIGURATION = {"delta.logRetentionDuration": "interval 1 day"}
+"""Of a new group's table log: its commits stay for a day, as the history of its lag."""
 
 
 class PartitionId(NamedTuple):
@@ -232,14 +232,12 @@ def changes(before: GroupState, after: GroupState, now_ms: int = 0) -> list[Acti
     actions: list[Action] = []
     if after.exists and after.group_id != before.group_id:
         schema = json.dumps({"type": "struct", "fields": []})
-        configuration = {"delta.logRetentionDuration": HISTORY_RETENTION}
-        metadata = Metadata(after.group_id, after.name, schema, (), configuration, now_ms)
+        metadata = Metadata(after.group_id, after.name, schema, (), CONFIGURATION, now_ms)
         actions += [Protocol(), metadata]
-    old_domains, new_domains = _domains(before, after), _domains(after, before)
+    old_domains, new_domains = _domains(before), _domains(after)
     for domain, value in new_domains.items():
-        text = _text(value)
-        if domain not in old_domains or _text(old_domains[domain]) != text:
-            actions.append(DomainMetadata(domain, text))
+        if domain not in old_domains or old_domains[domain] != value:
+            actions.append(DomainMetadata(domain, _text(value)))
     for domain in old_domains:
         if domain not in new_domains:
             actions.append(DomainMetadata(domain, "", removed=True))
@@ -256,8 +254,8 @@ def read_offset_domain(domain: str, value: str) -> tuple[PartitionId, CommittedO
     return _partition_of(domain), _read_offset(value)
 
 
-def _domains(state: GroupState, other: GroupState) -> dict[str, Any]:
-    """The state as domains, without what the other state shares by identity."""
+def _domains(state: GroupState) -> dict[str, Any]:
+    """The state's parts by the domains that carry them."""
     domains: dict[str, Any] = {}
     if state.exists or state.generation:
         domains[GROUP_DOMAIN] = {
@@ -269,14 +267,10 @@ def _domains(state: GroupState, other: GroupState) -> dict[str, Any]:
             "deleted": not state.exists,
         }
     for member_id, member in state.members.items():
-        if other.members.get(member_id) is not member:
-            domains[MEMBER_PREFIX + member_id] = member
+        domains[MEMBER_PREFIX + member_id] = member
     for partition, committed in state.offsets.items():
-        if other.offsets.get(partition) is not committed:
-            domains[_offset_domain(partition)] = committed
-    for domain, decision in state.decisions.items():
-        if other.decisions.get(domain) is not decision:
-            domains[domain] = decision
+        domains[_offset_domain(partition)] = committed
+    domains.update(state.decisions)
     return domains
 
 
