@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import contention, latency, open_topic, report, spark, throughput
+from bench import contention, groups, latency, open_topic, report, spark, throughput
 from bench.measure import Outcome
 
 BENCHMARKS: dict[str, Callable[[Path, bool], Outcome]] = {
@@ -23,6 +23,7 @@ BENCHMARKS: dict[str, Callable[[Path, bool], Outcome]] = {
     "latency": latency.run,
     "contention": contention.run,
     "open_topic": open_topic.run,
+    "groups": groups.run,
     "spark": spark.run,
 }
 
