@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-
-import pyarrow as pa
-import pyarrow.dataset as ds
+from typing import TYPE_CHECKING
 
 from sparklog.clock import Clock
-from sparklog.log.schema import TABLE_SCHEMA, TIMESTAMP
 from sparklog.log.segment import Segment
 from sparklog.log.topic_admin import add_partitions_rule, alter_rule
 from sparklog.log.topic_reader import TopicReader
@@ -18,6 +15,9 @@ from sparklog.storage import Store
 from sparklog.table.checkpoint import write_checkpoint
 from sparklog.table.committer import Rule
 from sparklog.table.table_log import TableLog
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
 
 Range = tuple[int | None, int | None]
 
@@ -128,39 +128,12 @@ class Topic:
             if (first is None or s.timestamp_max_us >= first)
             and (end is None or s.timestamp_min_us < end)
         ]
-        return _filtered(_dataset(self._store, reader.folder, kept), low, high, first, end)
+        # Here, since pyarrow.dataset imports pandas, at which every client and Spark worker would
+        # wait when it starts.
+        from sparklog.clients.topic_dataset import dataset, filtered  # noqa: PLC0415
+
+        return filtered(dataset(self._store, reader.folder, kept), low, high, first, end)
 
 
 def _us(ms: int | None) -> int | None:
     return None if ms is None else ms * 1000
-
-
-def _dataset(store: Store, folder: str, segments: list[Segment]) -> ds.Dataset:
-    filesystem, base = store.arrow_filesystem()
-    file_format = ds.ParquetFileFormat()
-    fragments = [
-        file_format.make_fragment(
-            f"{base}/{folder}{segment.path}",
-            filesystem,
-            (ds.field("partition") == pa.scalar(segment.partition, pa.int32()))
-            & (ds.field("base_offset") == segment.base_offset),
-        )
-        for segment in segments
-    ]
-    return ds.FileSystemDataset(fragments, TABLE_SCHEMA, file_format, filesystem)
-
-
-def _filtered(
-    dataset: ds.Dataset, low: int | None, high: int | None, first: int | None, end: int | None
-) -> ds.Dataset:
-    offset = ds.field("base_offset") + ds.field("offset_delta").cast(pa.int64())
-    stamp = ds.field("timestamp")
-    if low is not None:
-        dataset = dataset.filter(offset >= low)
-    if high is not None:
-        dataset = dataset.filter(offset < high)
-    if first is not None:
-        dataset = dataset.filter(stamp >= pa.scalar(first, pa.int64()).cast(TIMESTAMP))
-    if end is not None:
-        dataset = dataset.filter(stamp < pa.scalar(end, pa.int64()).cast(TIMESTAMP))
-    return dataset
