@@ -6,10 +6,10 @@ DEV := $(VENV)/.installed-dev
 BENCH := $(VENV)/.installed-bench
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-unit check format simulate bench clean require-python require-java
+.PHONY: help venv demo test test-unit check format simulate simulate-groups bench clean require-python require-java
 
 help: ## list the commands
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
 
 require-python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null \
@@ -51,6 +51,9 @@ format: $(DEV) ## bring the code into shape
 
 simulate: $(DEV) ## replay a seed of the simulation: make simulate SEED=123
 	@$(BIN)/python -m tests.simulation.run --seed $(or $(SEED),0) --count $(or $(COUNT),1)
+
+simulate-groups: $(DEV) ## the same for consumer groups
+	@$(BIN)/python -m tests.simulation.group_run --seed $(or $(SEED),0) --count $(or $(COUNT),1)
 
 bench: require-java $(BENCH) ## the benchmarks, with their peers; make bench FULL=1 takes published sizes
 	@$(BIN)/python -m bench.run $(if $(FULL),--full)

@@ -344,6 +344,28 @@ TOPIC_CONFIG: dict[str, ConfigKey] = {key.name: key for key in _TOPIC_KEYS}
 _TOPIC_DEFAULTS = {name: key.parse(key.default) for name, key in TOPIC_CONFIG.items()}
 
 
+GROUP_CONFIG: dict[str, ConfigKey] = {
+    "offsets.retention.ms": ConfigKey(
+        "offsets.retention.ms",
+        "long",
+        604_800_000,
+        "How long the offsets of a group are kept once it is empty.",
+        minimum=1,
+    )
+}
+
+
+def check_group_config(config: Mapping[str, object]) -> dict[str, Any]:
+    """A group's configuration in its own types, or InvalidConfigError; None means the default."""
+    checked = {}
+    for name, value in config.items():
+        if name not in GROUP_CONFIG:
+            raise _unknown(name, GROUP_CONFIG, "group configuration")
+        key = GROUP_CONFIG[name]
+        checked[name] = key.parse(key.default if value is None else value)
+    return checked
+
+
 def check_topic_config(config: Mapping[str, object]) -> dict[str, str]:
     """The configuration as it is stored, or InvalidConfigError.
 

@@ -7,7 +7,8 @@ do. Lag is counted to the end of the log as it is at the call.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import partial
 
 import pyarrow as pa
 
@@ -24,6 +25,7 @@ from sparklog.clients.group_history import read_history
 from sparklog.clients.offsets import TopicPartition
 from sparklog.clients.reset_target import ResetTarget
 from sparklog.clock import Clock, Ids
+from sparklog.config import check_group_config
 from sparklog.errors import InvalidInputError, UnknownGroupError, UnknownTopicError
 from sparklog.groups import handlers
 from sparklog.groups.coordinator import Coordinator
@@ -160,6 +162,13 @@ class Group:
         if not dry_run and wanted:
             there.set_offsets(wanted)
         return changes
+
+    def alter_config(self, changes: Mapping[str, object | None]) -> None:
+        """Set configuration values, also while there are members; None is the default again."""
+        for retention_ms in check_group_config(changes).values():
+            self._coordinator.run(
+                "SET GROUP CONFIG", partial(handlers.keep_offsets_for, retention_ms=retention_ms)
+            )
 
     def delete(self) -> None:
         """End the group: one append. It must have no members; its offsets are gone."""

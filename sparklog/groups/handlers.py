@@ -221,6 +221,14 @@ def expire_offsets(state: GroupState, now_ms: int) -> GroupState:
     return replace(state, offsets={})
 
 
+def keep_offsets_for(state: GroupState, retention_ms: int) -> GroupState:
+    """Keep the offsets of the group, once it is empty, for so long."""
+    _require_group(state)
+    if retention_ms == state.offsets_retention_ms:
+        return state
+    return replace(state, offsets_retention_ms=retention_ms)
+
+
 def delete(state: GroupState) -> GroupState:
     """End a group that has no members and no incomplete decisions; its generation lives on."""
     require_empty(state)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from sparklog import errors
@@ -248,3 +250,26 @@ def test_log_of_a_group_that_does_nothing_does_not_grow(orders):
             member.poll(50)
             member.commit()  # nothing moved after the first, so there is nothing to write
         assert len(list(orders.store.list_from("groups/g/_delta_log/"))) <= before + 1
+
+
+def test_retention_of_offsets_is_set_and_counts_from_when_the_group_was_empty(orders):
+    group = orders.group("g")
+    group.alter_config({"offsets.retention.ms": 1})
+    time.sleep(0.01)
+    assert group.offsets(), "they go when somebody joins"
+    with orders.consumer("orders", **MEMBER) as member:
+        assert len(member.poll(1000)) == 20
+        assert group.offsets() == {}
+        member.commit()
+        time.sleep(0.01)
+        with orders.consumer("orders", **MEMBER) as second:
+            second.poll(0)
+            assert len(group.offsets()) == 2, "the group was not empty"
+
+
+@pytest.mark.parametrize("config", [{"offsets.retention.ms": 0}, {"retention": 1}])
+def test_group_configuration_that_is_wrong_is_refused(orders, config):
+    with pytest.raises(errors.InvalidConfigError):
+        orders.group("g").alter_config(config)
+    with pytest.raises(errors.UnknownGroupError):
+        orders.group("nope").alter_config({"offsets.retention.ms": 5})
