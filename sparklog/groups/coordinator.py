@@ -34,8 +34,9 @@ from sparklog.groups.group_state import (
     Member,
     PartitionId,
 )
-from sparklog.groups.handlers import Handler, NewOffset, OffsetToCommit, Seen, rule_of
+from sparklog.groups.handlers import Handler, NewOffset, OffsetToCommit, rule_of
 from sparklog.groups.logged_batch import LoggedBatch, commit_batch
+from sparklog.groups.rebalance import Seen
 from sparklog.log.housekeeping import Housekeeping
 from sparklog.names import check_name, group_folder
 from sparklog.storage import Store

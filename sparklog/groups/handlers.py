@@ -25,7 +25,7 @@ calling one after the other.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from sparklog.errors import (
     GroupNotEmptyError,
@@ -37,16 +37,22 @@ from sparklog.errors import (
     UnknownGroupError,
     UnknownMemberError,
 )
-from sparklog.groups.assignors.choose import ASSIGNORS, choose_strategy
-from sparklog.groups.assignors.problem import Problem
+from sparklog.groups.assignors.choose import choose_strategy
 from sparklog.groups.group_state import (
     CommittedOffset,
     GroupState,
     Member,
     Owner,
     PartitionId,
-    TopicSeen,
     changes,
+)
+from sparklog.groups.rebalance import (
+    Seen,
+    look,
+    next_generation,
+    retarget,
+    settle,
+    strategies_of,
 )
 from sparklog.table.actions import Action
 from sparklog.table.committer import Rule
@@ -76,13 +82,6 @@ class NewOffset:
     metadata: str = ""
     topic: str = ""
     log_end: int = -1
-
-
-@dataclass(frozen=True)
-class Seen:
-    """Topics as the asker saw them just now: None where no topic of that name stands."""
-
-    topics: Mapping[str, TopicSeen | None] = field(default_factory=dict)
 
 
 def rule_of(handler: Handler, name: str, now_ms: int) -> Rule:
@@ -120,7 +119,7 @@ def join(state: GroupState, member: Member, seen: Seen, now_ms: int) -> GroupSta
     known = state.members.get(member.member_id)
     if known is not None:
         return update(state, member.member_id, member.topics, seen)
-    choose_strategy({**_lists(state), member.member_id: member.strategies})
+    choose_strategy({**strategies_of(state), member.member_id: member.strategies})
     state = expire_offsets(state, now_ms)
     members = dict(state.members)
     place = _place_of_instance(state, member.instance_id)
@@ -130,7 +129,7 @@ def join(state: GroupState, member: Member, seen: Seen, now_ms: int) -> GroupSta
         member = replace(member, owned=since, target=place.target)
     members[member.member_id] = member
     state = replace(state, members=members, empty_since_ms=None)
-    return _next_generation(_retarget(_look(state, seen)))
+    return next_generation(retarget(look(state, seen)))
 
 
 def update(state: GroupState, member_id: str, topics: Sequence[str], seen: Seen) -> GroupState:
@@ -139,10 +138,10 @@ def update(state: GroupState, member_id: str, topics: Sequence[str], seen: Seen)
     after = state
     if tuple(sorted(topics)) != tuple(sorted(member.topics)):
         after = _put(state, replace(member, topics=tuple(sorted(topics))))
-    after = _look(after, seen)
+    after = look(after, seen)
     if after is state:
         return state
-    return _next_generation(_retarget(after))
+    return next_generation(retarget(after))
 
 
 def leave(state: GroupState, member_ids: Sequence[str], now_ms: int) -> GroupState:
@@ -151,7 +150,7 @@ def leave(state: GroupState, member_ids: Sequence[str], now_ms: int) -> GroupSta
     if len(members) == len(state.members):
         return state
     state = replace(state, members=members, empty_since_ms=None if members else now_ms)
-    return _next_generation(_retarget(state))
+    return next_generation(retarget(state))
 
 
 def release(state: GroupState, member_id: str, partitions: Mapping[PartitionId, int]) -> GroupState:
@@ -163,7 +162,7 @@ def release(state: GroupState, member_id: str, partitions: Mapping[PartitionId, 
     owned = {p: since for p, since in member.owned.items() if partitions.get(p) != since}
     if len(owned) == len(member.owned):
         return state
-    return _next_generation(_settle(_put(state, replace(member, owned=owned))))
+    return next_generation(settle(_put(state, replace(member, owned=owned))))
 
 
 def commit_offsets(
@@ -327,81 +326,8 @@ def _place_of_instance(state: GroupState, instance_id: str | None) -> Member | N
     return next((m for m in state.members.values() if m.instance_id == instance_id), None)
 
 
-def _lists(state: GroupState) -> dict[str, Sequence[str]]:
-    return {member_id: member.strategies for member_id, member in state.members.items()}
-
-
 def _put(state: GroupState, member: Member) -> GroupState:
     return state.with_members({**state.members, member.member_id: member})
-
-
-def _look(state: GroupState, seen: Seen) -> GroupState:
-    """Take over what was seen of topics that members want; the same object if nothing is new."""
-    wanted = {topic for member in state.members.values() for topic in member.topics}
-    topics = {name: topic for name, topic in state.topics.items() if name in wanted}
-    for name, topic in seen.topics.items():
-        if name not in wanted:
-            continue
-        known = topics.get(name)
-        if topic is None:
-            topics.pop(name, None)
-        elif (
-            known is None or known.topic_id != topic.topic_id or known.partitions < topic.partitions
-        ):
-            topics[name] = topic
-    return state if topics == state.topics else replace(state, topics=topics)
-
-
-def _retarget(state: GroupState) -> GroupState:
-    """Ask the assignor who is to own what; partitions of topics that are gone have no owner."""
-    if not state.members:
-        return replace(state, strategy="", topics={})
-    state = _look(state, Seen())
-    strategy = choose_strategy(_lists(state))
-    ids = {name: seen.topic_id for name, seen in state.topics.items()}
-    names = state.topic_names
-    standing = {
-        PartitionId(seen.topic_id, n)
-        for seen in state.topics.values()
-        for n in range(seen.partitions)
-    }
-    problem = Problem(
-        subscriptions={m.member_id: frozenset(m.topics) for m in state.members.values()},
-        partitions={name: seen.partitions for name, seen in state.topics.items()},
-        owned={
-            m.member_id: frozenset(
-                (names[p.topic_id], p.partition) for p in m.owned if p in standing
-            )
-            for m in state.members.values()
-        },
-        ranks={m.member_id: m.instance_id for m in state.members.values() if m.instance_id},
-    )
-    assignment = ASSIGNORS[strategy](problem)
-    members = {}
-    for member_id, member in state.members.items():
-        target = frozenset(PartitionId(ids[topic], n) for topic, n in assignment[member_id])
-        owned = {p: since for p, since in member.owned.items() if p in standing}
-        if target != member.target or len(owned) != len(member.owned):
-            member = replace(member, owned=owned, target=target)
-        members[member_id] = member
-    return replace(state, strategy=strategy, members=members)
-
-
-def _settle(state: GroupState) -> GroupState:
-    """Give every free partition to the member that is to own it, from the next generation on."""
-    owners = state.owners
-    since = state.generation + 1
-    members = dict(state.members)
-    for member_id, member in state.members.items():
-        gained = dict.fromkeys(sorted(p for p in member.target if p not in owners), since)
-        if gained:
-            members[member_id] = replace(member, owned={**member.owned, **gained})
-    return state.with_members(members)
-
-
-def _next_generation(state: GroupState) -> GroupState:
-    """Hand out what is free, and begin the next generation."""
-    return replace(_settle(state), generation=state.generation + 1)
 
 
 def _check_offset(offset: object, metadata: object) -> None:

@@ -23,9 +23,10 @@ from sparklog.errors import UnknownMemberError
 from sparklog.groups import handlers
 from sparklog.groups.coordinator import Coordinator, RollForward, refuse_decisions
 from sparklog.groups.group_state import CommittedOffset, GroupState, Member, PartitionId
-from sparklog.groups.handlers import OffsetToCommit, Seen
+from sparklog.groups.handlers import OffsetToCommit
 from sparklog.groups.heartbeats import Heartbeats
 from sparklog.groups.keeper import Keeper
+from sparklog.groups.rebalance import Seen
 from sparklog.groups.topic_views import TopicViews
 from sparklog.storage import Store
 

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from unittest import mock
 
 from sparklog.errors import StaleOwnerError
-from sparklog.groups import handlers
+from sparklog.groups import handlers, rebalance
 from sparklog.groups.coordinator import Coordinator
 from sparklog.groups.group_state import CommittedOffset, GroupState, Member, PartitionId
 from sparklog.groups.session import Changes, MemberSession
@@ -52,14 +52,14 @@ def handed_over_before_release() -> Iterator[None]:
             members[member_id] = replace(member, owned={**member.owned, **gained})
         return state.with_members(members)
 
-    with mock.patch.object(handlers, "_settle", settle):
+    with _patched("settle", settle):
         yield
 
 
 @contextlib.contextmanager
 def taken_without_release() -> Iterator[None]:
     """A rebalance takes partitions away from owners that did not give them up."""
-    real = handlers._retarget
+    real = rebalance.retarget
 
     def retarget(state: GroupState) -> GroupState:
         state = real(state)
@@ -70,7 +70,7 @@ def taken_without_release() -> Iterator[None]:
             }
         )
 
-    with mock.patch.object(handlers, "_retarget", retarget):
+    with _patched("retarget", retarget):
         yield
 
 
@@ -124,6 +124,16 @@ def generation_stays_when_members_go() -> Iterator[None]:
 
     with mock.patch.object(handlers, "leave", leave):
         yield
+
+
+def _patched(
+    name: str, broken: Callable[[GroupState], GroupState]
+) -> AbstractContextManager[object]:
+    """Put a broken rule wherever it is used."""
+    stack = contextlib.ExitStack()
+    for module in (handlers, rebalance):
+        stack.enter_context(mock.patch.object(module, name, broken))
+    return stack
 
 
 GROUP_MUTANTS: dict[str, GroupMutant] = {

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from sparklog.errors import CommitFailedError, SparklogError
 from sparklog.groups import handlers
 from sparklog.groups.group_state import GroupState, Owner, TopicSeen, changes
-from sparklog.groups.handlers import OffsetToCommit, Seen
+from sparklog.groups.handlers import OffsetToCommit
+from sparklog.groups.rebalance import Seen
 from sparklog.table.actions import Commit, CommitInfo, decode_commit, encode_commit
 from sparklog.table.table_state import TableState
 from tests.unit.groups.test_handlers import NOW, a_member, settled

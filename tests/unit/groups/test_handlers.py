@@ -17,7 +17,8 @@ from sparklog.groups.group_state import (
     PartitionId,
     TopicSeen,
 )
-from sparklog.groups.handlers import NewOffset, OffsetToCommit, Seen
+from sparklog.groups.handlers import NewOffset, OffsetToCommit
+from sparklog.groups.rebalance import Seen
 
 NOW = 1_000
 

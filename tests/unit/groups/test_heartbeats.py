@@ -8,9 +8,9 @@ from sparklog.clock import SystemIds
 from sparklog.errors import StoreUnavailableError
 from sparklog.groups.coordinator import Coordinator
 from sparklog.groups.group_state import Member, TopicSeen
-from sparklog.groups.handlers import Seen
 from sparklog.groups.heartbeats import Heartbeats
 from sparklog.groups.keeper import Keeper
+from sparklog.groups.rebalance import Seen
 from tests.support.fakes import CountingStore, FakeClock
 
 TIMEOUT_MS = 10_000
