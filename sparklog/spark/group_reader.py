@@ -23,6 +23,7 @@ ends, so that a restart within that time finishes the batch as logged.
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -49,6 +50,7 @@ from sparklog.spark.task_plan import plan_tasks
 
 logger = logging.getLogger("sparklog.spark")
 
+_signalled: list[int] = []
 SETTLE_SECONDS_MORE = 5.0
 SETTLE_LOOK_SECONDS = 0.05
 
@@ -123,6 +125,8 @@ class GroupStreamReader(StreamReaderBase):
         """Leave the group, unless a restart is to finish a batch."""
         if self._joined is not None:
             self._joined.close(leave=self._under_way is None)
+        if _signalled:
+            os._exit(0)  # Spark has gone: its worker would fill the log with a broken pipe
 
     def _session(self) -> MemberSession:
         if self._joined is None:
@@ -240,6 +244,7 @@ def _stop_on_signals() -> None:
 
 
 def _exit(number: int, _: FrameType | None) -> None:
+    _signalled.append(number)
     for again in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(again, signal.SIG_IGN)  # a second one must not disturb the leaving
     sys.exit(128 + number)
