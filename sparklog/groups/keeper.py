@@ -73,6 +73,7 @@ class Keeper:
     def start(self) -> None:
         """Tick from a thread of its own until `stop`."""
         if self._thread is None:
+            self._stopped = False
             self._thread = threading.Thread(
                 target=self._run, name="sparklog-heartbeat", daemon=True
             )
@@ -82,8 +83,9 @@ class Keeper:
         """Say nothing any more; waits for what the thread is about."""
         self._stopped = True
         self._wake.set()
-        if self._thread is not None:
-            self._thread.join()
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.join()
 
     def tick(self) -> float:
         """Do what is due; returns the time of the next tick by the monotonic clock."""

@@ -15,11 +15,11 @@ One owner, one thread; only the keeper works beside it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sparklog.clock import Clock, Ids
-from sparklog.errors import UnknownMemberError
+from sparklog.errors import StoreError, UnknownMemberError
 from sparklog.groups import handlers
 from sparklog.groups.coordinator import Coordinator, RollForward, refuse_decisions
 from sparklog.groups.group_state import CommittedOffset, GroupState, Member, PartitionId
@@ -254,13 +254,24 @@ class MemberSession:
             instance_id=settings.instance_id,
             client_id=settings.client_id,
         )
+        before = self.coordinator.state
         state = self.coordinator.join(member, seen)
         self.member_id, self._joining = self._joining, ""
         self._group_id = state.group_id
         self._keeper.keep(self.member_id, settings.instance_id is not None)
         if self._background:
             self._keeper.start()
+        if settings.instance_id is not None:
+            self._tidy_up(before.members.keys() - state.members.keys())
         return state
+
+    def _tidy_up(self, member_ids: Iterable[str]) -> None:
+        """Remove the heartbeats of those whose place was taken; a failure only leaves them."""
+        for member_id in sorted(member_ids):
+            try:
+                self._heartbeats.remove(member_id)
+            except StoreError:
+                return
 
     def _new_member_id(self) -> str:
         name = _NOT_LEGAL.sub("-", self.settings.client_id)[:100] or "member"

@@ -255,6 +255,8 @@ def test_static_member_comes_back_to_its_partitions_without_a_rebalance(orders, 
     again.poll(0)
     two.poll(0)
     assert again.assignment() == before and dict(two._session.held) == since
+    beating = {info.key.rpartition("/")[2] for info in orders.store.list_from("groups/g/members/")}
+    assert beating <= {again.member_id, two.member_id}, "nothing is left of the one before"
 
 
 def test_second_member_of_an_instance_id_fences_the_first(orders, member):
@@ -419,6 +421,18 @@ def test_unsubscribed_consumer_is_out_of_the_group(orders, member):
     one.unsubscribe()
     assert orders.group("g").describe().members == () and one.assignment() == []
     assert one.poll(0) == []
+
+
+def test_member_that_subscribes_again_lives_on(orders, member):
+    timing = {"session_timeout_ms": 500, "heartbeat_interval_ms": 100}
+    one, two = member(**timing), member(**timing)
+    settle(one, two)
+    one.unsubscribe()
+    one.subscribe(["orders"])
+    settle(one, two)
+    assert len(one.assignment()) == 2
+    time.sleep(1.2)
+    assert one.member_id in {m.member_id for m in orders.group("g").describe().members}
 
 
 def test_group_of_a_name_that_breaks_the_rule_is_refused(orders):
