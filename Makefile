@@ -55,6 +55,9 @@ simulate: $(DEV) ## replay a seed of the simulation: make simulate SEED=123
 simulate-groups: $(DEV) ## the same for consumer groups
 	@$(BIN)/python -m tests.simulation.group_run --seed $(or $(SEED),0) --count $(or $(COUNT),1)
 
+pack-env: $(DEV) ## pack Python and sparklog for Spark workers that have neither: OUT=...
+	@$(BIN)/python -m sparklog.spark.pack_env $(or $(OUT),build/environment.tar.gz)
+
 bench: require-java $(BENCH) ## the benchmarks, with their peers; make bench FULL=1 takes published sizes
 	@$(BIN)/python -m bench.run $(if $(FULL),--full)
 

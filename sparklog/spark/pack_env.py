@@ -60,6 +60,7 @@ class PackedEnvironment:
 def pack(out: Path, extra: Iterable[str] = ()) -> PackedEnvironment:
     """Write the archive; it appears under its name only when it is whole."""
     names = _closure(["sparklog", *extra])
+    out.parent.mkdir(parents=True, exist_ok=True)
     partial = out.with_name(out.name + ".partial")
     try:
         with tarfile.open(partial, "w:gz", compresslevel=COMPRESS_LEVEL) as archive:
