@@ -8,14 +8,14 @@ range; offsets that compaction left out are none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from sparklog.clock import Clock
 from sparklog.errors import CorruptSegmentError, ObjectNotFoundError, OffsetOutOfRangeError
-from sparklog.log.records import RecordShaper, stored_columns
+from sparklog.log.records import Piece, RecordShaper, stored_columns
 from sparklog.log.schema import RECORD_SCHEMA
 from sparklog.log.segment import Segment, read_segment
 from sparklog.log.segment_footer import ALL_TIMES, TimeRange
@@ -79,12 +79,13 @@ def read_range(
     shaper = RecordShaper(
         planned.topic, planned.partition, planned.timestamp_type, settings.columns
     )
-    return _merged(_batches(store, clock, planned, settings, shaper))
+    return _shaped(_pieces(store, clock, planned, settings), shaper)
 
 
-def _batches(
-    store: Store, clock: Clock, planned: OffsetRange, settings: ReadSettings, shaper: RecordShaper
-) -> Iterator[pa.RecordBatch]:
+def _pieces(
+    store: Store, clock: Clock, planned: OffsetRange, settings: ReadSettings
+) -> Iterator[Piece]:
+    """Rows as segments hold them, a row group at a time."""
     folder = topic_folder(planned.topic)
     columns = stored_columns(settings.columns)
     position, segments, replans = planned.start, list(planned.segments), 0
@@ -105,7 +106,9 @@ def _batches(
         )
         try:
             for table in tables:
-                yield from shaper.shape(table, segment)
+                yield table, segment.base_offset
+                if table.num_rows and "offset_delta" in table.column_names:
+                    position = segment.base_offset + table["offset_delta"][-1].as_py() + 1
             position = end
         except ObjectNotFoundError as gone:
             replans += 1
@@ -137,19 +140,15 @@ def data_loss(topic: str, partition: int, position: int, start: int) -> OffsetOu
     )
 
 
-def _merged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in fewer batches."""
-    waiting: list[pa.RecordBatch] = []
+def _shaped(pieces: Iterator[Piece], shaper: RecordShaper) -> Iterator[pa.RecordBatch]:
+    """Record batches of the pieces, small ones joined: each shaping has a price of its own."""
+    waiting: list[Piece] = []
     rows = 0
-    for batch in batches:
-        if rows and rows + batch.num_rows > MERGED_ROWS:
-            yield _join(waiting)
+    for piece in pieces:
+        more = piece[0].num_rows
+        if rows and rows + more > MERGED_ROWS:
+            yield from shaper.shape_pieces(waiting)
             waiting, rows = [], 0
-        waiting.append(batch)
-        rows += batch.num_rows
-    if waiting:
-        yield _join(waiting)
-
-
-def _join(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(list(batches))
+        waiting.append(piece)
+        rows += more
+    yield from shaper.shape_pieces(waiting)

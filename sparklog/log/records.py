@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparklog.log.schema import RECORD_SCHEMA, SEGMENT_SCHEMA
 from sparklog.log.segment import Segment
+
+Piece: TypeAlias = tuple[pa.Table, int]
+"""Rows of one segment, and the segment's base offset."""
 
 CREATE_TIME = 0
 LOG_APPEND_TIME = 1
@@ -49,16 +53,37 @@ class RecordShaper:
 
     def shape(self, table: pa.Table, segment: Segment) -> list[pa.RecordBatch]:
         """Record batches of a segment's rows; data columns are not copied."""
+        return self._shape(table, segment.base_offset)
+
+    def shape_pieces(self, pieces: Sequence[Piece]) -> list[pa.RecordBatch]:
+        """Record batches of rows of several segments; many pieces become one batch."""
+        if not pieces:
+            return []
+        if len(pieces) == 1:
+            return self._shape(*pieces[0])
+        table = pa.concat_tables([piece for piece, _ in pieces]).combine_chunks()
+        bases = np.repeat([base for _, base in pieces], [piece.num_rows for piece, _ in pieces])
+        return self._shape(table, pa.array(bases, pa.int64()))
+
+    def _shape(self, table: pa.Table, base_offsets: int | pa.Array) -> list[pa.RecordBatch]:
         batches = []
+        start = 0
         for part in table.to_batches():
-            if part.num_rows:
-                columns = [self._column(field, part, segment) for field in self.schema]
-                batches.append(pa.RecordBatch.from_arrays(columns, schema=self.schema))
+            if not part.num_rows:
+                continue
+            bases = base_offsets
+            if not isinstance(bases, int):
+                bases = bases.slice(start, part.num_rows)
+            columns = [self._column(field, part, bases) for field in self.schema]
+            batches.append(pa.RecordBatch.from_arrays(columns, schema=self.schema))
+            start += part.num_rows
         return batches
 
-    def _column(self, field: pa.Field, part: pa.RecordBatch, segment: Segment) -> pa.Array:
+    def _column(
+        self, field: pa.Field, part: pa.RecordBatch, base_offsets: int | pa.Array
+    ) -> pa.Array:
         if field.name == "offset":
-            return pc.add(part["offset_delta"].cast(pa.int64()), segment.base_offset)
+            return pc.add(part["offset_delta"].cast(pa.int64()), base_offsets)
         if field.name in self._values:
             return self._constant(field.name, part.num_rows)
         column = part[field.name]

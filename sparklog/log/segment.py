@@ -233,8 +233,9 @@ def read_segment(
     last = segment.last_offset - segment.base_offset
     low, high = first - segment.base_offset, end - segment.base_offset
     whole = low <= 0 and end > segment.last_offset
-    # Deltas are needed to cut, and some column must be read for the rows to be counted.
-    cutting = [] if "offset_delta" in columns or (whole and columns) else ["offset_delta"]
+    # Deltas are needed to cut, to go on behind a row group, and for rows without other columns.
+    simple = whole and columns and segment.count <= ROW_GROUP_ROWS
+    cutting = [] if "offset_delta" in columns or simple else ["offset_delta"]
     threads = segment.count >= THREADS_ROWS_MIN
     try:
         with store.open_input(key) as source:
