@@ -6,7 +6,7 @@ DEV := $(VENV)/.installed-dev
 BENCH := $(VENV)/.installed-bench
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-unit check format simulate simulate-groups bench clean require-python require-java
+.PHONY: help venv demo test test-unit check format simulate simulate-groups pack-env bench clean require-python require-java
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'

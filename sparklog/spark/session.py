@@ -5,7 +5,8 @@ Guarantees:
 1. Spark's Python processes run this interpreter, with the virtual environment active or not, and
    `format("sparklog")` is known to the session.
 2. What the caller says wins over what spark-submit was told, and that over sparklog's defaults.
-3. A session that already runs is handed back, or refused if it lacks the Delta that was asked for.
+3. A session that already runs, also one of Spark Connect, is handed back, or refused if it lacks
+   the Delta that was asked for.
 
 What it does not do: it brings no jars for S3, and it sizes no cluster.
 """
@@ -180,7 +181,9 @@ def _checked(spark: SparkSession, delta: bool) -> SparkSession:
             f"more jars: build the process's first session with session(delta=True), or give "
             f"spark-submit --packages {delta_package()}"
         )
-    jvm: Any = spark.sparkContext._jvm
+    jvm: Any = getattr(spark, "_jvm", None)
+    if jvm is None:
+        return spark  # Spark Connect: what the server was started with is its own affair
     found_by = jvm.System.getenv("PYSPARK_DRIVER_PYTHON") or jvm.System.getenv("PYSPARK_PYTHON")
     if found_by != os.environ.get("PYSPARK_PYTHON", sys.executable):
         register(spark)
