@@ -19,6 +19,7 @@ from sparklog.errors import (
     OutcomeUnknownError,
     SparklogError,
     StoreError,
+    TopicExistsError,
     TopicReplacedError,
     UnknownTopicError,
 )
@@ -291,8 +292,10 @@ def churner(world: World) -> None:
     log, rng = world.open_log("churner"), world.rng("churner")
     for _ in range(ADMIN_ROUNDS):
         world.pause(rng.random() * 0.4)
+        gone = False
         try:
             log.delete_topic(CHURN)
+            gone = True
             world.history.admin["deleted"] += 1
         except SparklogError:
             world.history.admin["admin errors"] += 1
@@ -300,8 +303,10 @@ def churner(world: World) -> None:
         try:
             log.create_topic(CHURN, 1, topic_config(world))
             world.history.admin["created"] += 1
-        except SparklogError:
+        except SparklogError as error:
             world.history.admin["admin errors"] += 1
+            if gone and isinstance(error, TopicExistsError):
+                world.history.refused_own.append(CHURN)  # nobody else creates it
 
 
 def churn_producer(world: World, name: str) -> None:

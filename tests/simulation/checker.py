@@ -45,6 +45,8 @@ def check_topic(history: History, replay: Replay) -> list[Problem]:
         check_send_order,
         check_ok_stands,
         check_failed_is_absent,
+        check_failed_create_is_absent,
+        check_nonces,
         check_reads_are_true,
         check_consumers,
         check_ends,
@@ -190,6 +192,24 @@ def check_failed_is_absent(history: History, replay: Replay) -> Iterator[Problem
             seen = read[send.value]
             what = f"{send.value!r} of {send.session} failed, but {seen.session} read it"
             yield Problem("I6", replay.topic, seen.partition, seen.offset, what)
+
+
+def check_failed_create_is_absent(history: History, replay: Replay) -> Iterator[Problem]:
+    """I6 for topics: nobody is told that a topic stands already which his own call created."""
+    if replay.topic in history.refused_own:
+        what = "its only creator was refused after it had been deleted, because it stands"
+        yield Problem("I6", replay.topic, None, None, what)
+
+
+def check_nonces(_: History, replay: Replay) -> Iterator[Problem]:
+    """I3 for all appends: one that stands is not made again, as if it had been lost."""
+    first: dict[str, int] = {}
+    for version, actions in sorted(replay.commits.items()):
+        for nonce in (a["commitInfo"]["txnId"] for a in actions if "commitInfo" in a):
+            if nonce in first:
+                what = f"versions {first[nonce]} and {version} are the same append ({nonce})"
+                yield Problem("I3", replay.topic, None, None, what)
+            first.setdefault(nonce, version)
 
 
 def check_reads_are_true(history: History, replay: Replay) -> Iterator[Problem]:

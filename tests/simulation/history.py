@@ -84,6 +84,8 @@ class History:
     consumers: list[ConsumerSession] = field(default_factory=list)
     ends: list[EndOffsets] = field(default_factory=list)
     admin: Counter[str] = field(default_factory=Counter)
+    refused_own: list[str] = field(default_factory=list)
+    """Topics that their only creator could not create because they stood: its own doing."""
 
     def counts(self) -> dict[str, int]:
         """How many operations of each kind there were."""

@@ -17,7 +17,7 @@ from tests.simulation.run import run_seed
 SEEDS = range(100)
 CAUGHT_BY = {
     "rename_instead_of_link": 0,
-    "no_read_back": 30,
+    "no_read_back": 17,
     "absent_is_not_applied": 2,
     "no_nonce": 1,
     "duplicate_sequence_accepted": 1,
