@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 import sparklog
-from sparklog.spark import session
+from sparklog.errors import UnsupportedError
+from sparklog.spark import session, table
 
 ROWS = 1000
 
@@ -27,6 +28,13 @@ def workers(home: Path) -> list[str]:
         if folder.startswith(f"{home}/work/") and "python" in Path(program).name:
             found.add(program)
     return sorted(found)
+
+
+def refusal(function, *arguments, **named):
+    try:
+        function(*arguments, **named)
+    except UnsupportedError as error:
+        return str(error)
 
 
 def values(log, topic):
@@ -56,6 +64,7 @@ def main(root, master, *archives):
     sink = sink.options(path=root, topic="copy", checkpointLocation=str(Path(root, "checkpoint")))
     sink.trigger(availableNow=True).start().awaitTermination()
     found = {
+        "refused": [refusal(session, delta=True), refusal(table, spark, root, "orders")],
         "workers": workers(Path(os.environ["SPARK_HOME"])),
         "same": values(log, "orders") == values(log, "copy"),
         "ends": [sum(log.end_offsets(topic).values()) for topic in ("orders", "copy")],

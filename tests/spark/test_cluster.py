@@ -65,6 +65,8 @@ def test_cluster_with_the_package_on_its_workers_copies_a_topic(spark_home, tmp_
     assert found["ends"] == [ROWS, ROWS]
     assert found["same"]
     assert found["workers"] == [str(Path(sys.executable).resolve())]
+    for message in found["refused"]:  # this Spark was started without Delta
+        assert "session(delta=True)" in message
 
 
 def test_cluster_with_nothing_on_its_workers_runs_the_packed_environment(
