@@ -201,7 +201,7 @@ class Sender:
                     mine = session.find(tries)
                 except OutcomeUnknownError:
                     raise fenced from None
-                if standing is None or mine is None or not standing.stands_in(mine.actions):
+                if standing is None or mine is None or not standing.stands_in(mine):
                     raise
             session.begin(producer_state(session.table_log.state, self._app_id))
 
@@ -233,6 +233,7 @@ class Sender:
         )
         rule = append_rule(append, self._clock.now_ms())
         tries = session.begin_tries(self._ids.unique())
+        files = {segment.path for segment in segments}
 
         def commit() -> dict[int, int]:
             attempt = self._attempt("WRITE", tries.nonce, deadline)
@@ -241,12 +242,12 @@ class Sender:
             except SparklogError as error:
                 self._note_end(session, error)
                 # Before this came about an earlier try, whose outcome nobody knew, may have won.
-                mine = session.find(tries) if error.fatal else None
+                mine = session.find(tries, files) if error.fatal else None
                 if mine is None:
                     raise
-                return base_offsets(mine.actions)
+                return base_offsets(mine)
             if won is None:
-                return self._found(session, tries)
+                return self._found(session, tries, files)
             self._checkpoint_if_due(session, won.commit.version)
             return base_offsets(won.commit.actions)
 
@@ -266,13 +267,16 @@ class Sender:
         timeout = min(left, self._config.request_timeout_ms / 1000)
         return Attempt(operation, nonce, self._durable, operation == "WRITE", timeout)
 
-    def _found(self, session: TopicSession, tries: Tries) -> dict[int, int]:
+    def _found(self, session: TopicSession, tries: Tries, files: set[str]) -> dict[int, int]:
         """The offsets of an append of ours that stands already; empty if they cannot be told."""
         try:
-            mine = session.find(tries)
+            mine = session.find(tries, files)
         except OutcomeUnknownError:
             return {}
-        return {} if mine is None else base_offsets(mine.actions)
+        return {} if mine is None else base_offsets(mine)
+
+    def _is_over(self, topic: str) -> bool:
+        return self._fenced is not None or self._sessions[topic].over is not None
 
     def _note_end(self, session: TopicSession, error: SparklogError) -> None:
         """Keep a fatal error in mind: what is over for this producer never begins again."""
@@ -296,7 +300,7 @@ class Sender:
                 if not error.retriable:
                     raise
                 last = error  # type: ignore[assignment]
-            if self._clock.monotonic() >= deadline:
+            if self._clock.monotonic() >= deadline or self._is_over(topic):
                 kind = StoreFullError if isinstance(last, StoreFullError) else SparklogTimeoutError
                 raise doubt or kind(
                     f"topic {topic!r}: not written within delivery.timeout.ms "

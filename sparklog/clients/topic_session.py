@@ -7,6 +7,7 @@ stuck for so long that clean-up re-opened its slot in the meantime stands in no 
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from sparklog.clock import Clock, Ids
@@ -16,7 +17,7 @@ from sparklog.log.producer_state import ProducerState
 from sparklog.log.topic_state import PartitionOffsets, require_topic
 from sparklog.names import topic_folder
 from sparklog.storage import Store
-from sparklog.table.actions import Commit, commit_name
+from sparklog.table.actions import Action, commit_name
 from sparklog.table.committer import Committer
 from sparklog.table.table_log import TableLog
 
@@ -70,26 +71,37 @@ class TopicSession:
         """From now on something may stand under this nonce."""
         return Tries(nonce, self.table_log.state.version + 1, self._clock.monotonic())
 
-    def find(self, tries: Tries) -> Commit | None:
-        """The commit of ours that stands under this nonce, None if surely none does.
+    def find(self, tries: Tries, files: Collection[str] = ()) -> Sequence[Action] | None:
+        """What stands under this nonce, None if surely nothing does.
 
-        OutcomeUnknownError if it may have stood where commits were cleaned meanwhile.
+        Where commits were cleaned meanwhile the files of the append tell; without any, or after so
+        long that their tombstones may be gone too, OutcomeUnknownError says so.
         """
         table_log = self.table_log
+        elapsed_ms = (self._clock.monotonic() - tries.started) * 1000
         for version in range(table_log.state.version, tries.first_version - 1, -1):
             commit = table_log.read(version)
             if commit is not None and commit.nonce != tries.nonce:
                 continue
-            retention_ms = table_log.state.log_retention_ms
-            fresh = (self._clock.monotonic() - tries.started) * 1000 <= retention_ms / 2
+            fresh = elapsed_ms <= table_log.state.log_retention_ms / 2
             if commit is not None and (fresh or not table_log.checkpoint_at_or_after(version)):
-                return commit
+                return commit.actions
+            if files and elapsed_ms < table_log.state.config.deleted_file_retention_ms:
+                return self._find_files(files)
             raise OutcomeUnknownError(
                 f"{table_log.log_folder}{commit_name(version)}: this commit was cleaned before "
                 "anybody knew whether the append was in it. Nothing was deleted",
                 version,
             )
         return None
+
+    def _find_files(self, files: Collection[str]) -> Sequence[Action] | None:
+        """What the newest state says of these files; an append stands if they were ever added."""
+        found = TableLog(self.table_log.store, self.folder, self._clock).open().files
+        adds = list(found.named(files))
+        if adds:
+            return adds
+        return () if any(remove.path in files for remove in found.removes()) else None
 
     def note_config(self) -> None:
         """Take over what `send` checks records against, as of the newest state that was read."""

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from sparklog.errors import CorruptCommitError
 from sparklog.log.segment import Segment
-from sparklog.table.actions import Add
+from sparklog.table.live_files import add_of_row
 from sparklog.table.table_state import TableState
 
 
@@ -33,17 +33,7 @@ class PartitionLog:
     def segment(self, index: int) -> Segment:
         """The segment at this place in offset order."""
         row = self._adds.slice(index, 1).to_pylist(maps_as_pydicts="strict")[0]
-        return Segment.from_add(
-            Add(
-                row["path"],
-                row["partitionValues"],
-                row["size"],
-                row["modificationTime"],
-                row["dataChange"],
-                row["stats"],
-                row["tags"] or {},
-            )
-        )
+        return Segment.from_add(add_of_row(row))
 
     def index_of(self, offset: int) -> int:
         """The first segment that holds this offset or, if none does, a later one."""

@@ -11,7 +11,8 @@ opens the table anew. So memory stays bounded, however many commits go by.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -47,6 +48,19 @@ FileTables = tuple[pa.Table, pa.Table]
 def empty_tables() -> FileTables:
     """The files of a table that has none."""
     return pa.schema(ADD_TYPE).empty_table(), pa.schema(REMOVE_TYPE).empty_table()
+
+
+def add_of_row(row: Mapping[str, Any]) -> Add:
+    """The action that a row of the file list stands for, its maps read as dictionaries."""
+    return Add(
+        row["path"],
+        row["partitionValues"],
+        row["size"],
+        row["modificationTime"],
+        row["dataChange"],
+        row["stats"],
+        row["tags"] or {},
+    )
 
 
 class LiveFiles:
@@ -120,6 +134,13 @@ class LiveFiles:
             if row["path"] not in self._removed and row["path"] not in self._added:
                 yield Remove(row["path"], row["deletionTimestamp"], row["dataChange"])
         yield from self._removed.values()
+
+    def named(self, paths: Collection[str]) -> Iterator[Add]:
+        """The live files with these paths."""
+        adds = self.adds()
+        rows = adds.filter(pc.is_in(adds["path"], value_set=pa.array(list(paths), pa.string())))
+        for row in rows.to_pylist(maps_as_pydicts="strict"):
+            yield add_of_row(row)
 
     def paths(self) -> list[str]:
         """The paths of all live files."""

@@ -6,7 +6,9 @@ from sparklog.clients.topic_session import TopicSession
 from sparklog.clock import SystemIds
 from sparklog.errors import OutcomeUnknownError
 from sparklog.table.actions import CommitInfo, encode_commit
-from tests.support.fakes import commit_key, open_log
+from sparklog.table.checkpoint import write_checkpoint
+from sparklog.table.table_log import TableLog
+from tests.support.fakes import FOLDER, commit_key, open_log
 
 HALF_RETENTION = 1800
 
@@ -25,7 +27,7 @@ def world():
 
 
 def put(store, version):
-    store.put(commit_key(version), encode_commit([CommitInfo(1, "WRITE", "mine")]))
+    store.put(commit_key(version), encode_commit([CommitInfo(1, f"v{version}", "mine")]))
 
 
 def test_nonce_that_stands_nowhere_is_none(world):
@@ -41,7 +43,7 @@ def test_nonce_in_the_history_is_found_and_the_newest_counts(world, slept):
     put(store, 3)
     clock.seconds += slept
     session.table_log.refresh()
-    assert session.find(tries).version == 3
+    assert session.find(tries)[0].operation == "v3"
 
 
 def test_nonce_in_a_slot_that_may_have_been_opened_again_is_in_doubt(world):
@@ -65,3 +67,32 @@ def test_nonce_whose_versions_were_cleaned_is_in_doubt(world):
     session.table_log.refresh()
     with pytest.raises(OutcomeUnknownError, match="cleaned"):
         session.find(tries)
+
+
+@pytest.mark.parametrize("fate", ["live", "removed", "never added"])
+@pytest.mark.parametrize("slept", [HALF_RETENTION + 1, 2 * HALF_RETENTION])
+def test_files_of_an_append_tell_where_its_versions_were_cleaned(world, fate, slept):
+    store, clock, log, session, tries = world
+    (add,) = TableLog(store, FOLDER, clock).open().files.named(paths(store, clock)[:1])
+    if fate == "removed":
+        log.delete_topic("t")
+    checkpoint(store, clock)
+    clock.seconds += slept
+    for version in range(4):
+        store.delete(commit_key(version))
+    session.table_log.refresh()
+    files = {"p0/other.parquet"} if fate == "never added" else {add.path}
+    if slept == 2 * HALF_RETENTION:
+        with pytest.raises(OutcomeUnknownError):
+            session.find(tries, files)
+        return
+    expected = {"live": [add], "removed": (), "never added": None}[fate]
+    assert session.find(tries, files) == expected
+
+
+def paths(store, clock):
+    return sorted(TableLog(store, FOLDER, clock).open().files.paths())
+
+
+def checkpoint(store, clock):
+    write_checkpoint(store, TableLog(store, FOLDER, clock).open(), clock)
