@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import IntegerType
 
 import sparklog
@@ -63,4 +63,5 @@ def _kafka_partition(count: int) -> Any:
     def place(keys: pa.Array) -> pa.Array:
         return pa.array(partition_for_keys(keys, count))
 
-    return arrow_udf(place, IntegerType(), ArrowUDFType.SCALAR)
+    as_udf: Any = arrow_udf  # pyspark's stubs ask for the type that the hints give
+    return as_udf(place, IntegerType())

@@ -53,7 +53,8 @@ LOCAL_DELTA_SETTINGS = {
 }
 """Delta's, where driver and workers are one machine."""
 
-# Groups that Delta's packages name and Spark brings itself: 26 of 33 jars, most of start-up's cost.
+# Hadoop and Parquet, which Spark brings itself, and what they need: 26 of the 33 jars that Delta's
+# packages name, and most of what its start costs.
 DELTA_EXCLUDED = (
     "com.fasterxml.jackson.core",
     "com.fasterxml.jackson.datatype",
