@@ -28,6 +28,8 @@ from sparklog.storage import OutputFile
 TAG_FOOTER = "sparklog.footer"
 TRAILER_BYTES = 8
 """A Parquet file ends with the length of its footer and the letters PAR1."""
+FOOTER_BYTES_LIKELY = 4096
+"""Read at once: the footer of a segment with up to about ten row groups is shorter."""
 
 TimeRange: TypeAlias = tuple[int | None, int | None]
 """Earliest and latest time in microseconds, both inclusive; None is open."""
@@ -36,8 +38,10 @@ ALL_TIMES: TimeRange = (None, None)
 
 def footer_checksum(file: OutputFile) -> str:
     """The checksum of a file that has been written to its end, as the table log carries it."""
-    (footer,) = struct.unpack("<I", file.tail(TRAILER_BYTES)[:4])
-    end = file.tail(footer + TRAILER_BYTES)
+    end = file.tail(FOOTER_BYTES_LIKELY)
+    (footer,) = struct.unpack("<I", end[-TRAILER_BYTES:-4])
+    length = footer + TRAILER_BYTES
+    end = end[-length:] if length <= len(end) else file.tail(length)
     return f"{len(end)}:{zlib.crc32(end):08x}"
 
 

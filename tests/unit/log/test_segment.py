@@ -16,7 +16,7 @@ from sparklog.errors import CorruptSegmentError, ObjectNotFoundError
 from sparklog.log import segment as segment_module
 from sparklog.log.schema import SEGMENT_SCHEMA
 from sparklog.log.segment import Segment, Writer, read_segment, segment_path, write_segment
-from sparklog.log.segment_footer import ALL_TIMES, row_groups
+from sparklog.log.segment_footer import ALL_TIMES, FOOTER_BYTES_LIKELY, row_groups
 from sparklog.log.segment_writer import SegmentWriter
 from sparklog.storage.memory_store import MemoryStore
 from sparklog.table.actions import Add
@@ -275,6 +275,13 @@ def test_entry_with_a_malformed_checksum_is_corrupt(store, checksum):
         return
     with pytest.raises(CorruptSegmentError, match=KEY):
         read(store, segment)
+
+
+def test_footer_of_very_many_row_groups_has_its_checksum_too(store, monkeypatch):
+    monkeypatch.setattr(segment_module, "ROW_GROUP_ROWS", 1)
+    segment = write(store, records_table([b"x"] * 40))
+    assert int(segment.footer.partition(":")[0]) > FOOTER_BYTES_LIKELY
+    assert len(read(store, segment, BASE, BASE + 40)) == 40
 
 
 def test_segment_written_bit_by_bit_has_the_checksum_of_its_end(store, small_groups):
