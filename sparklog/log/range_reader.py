@@ -70,6 +70,7 @@ class ReadSettings:
     times_us: TimeRange = field(default=ALL_TIMES)
     fail_on_data_loss: bool = True
     verify: bool = True
+    threads: bool = True
 
 
 def read_range(
@@ -103,6 +104,7 @@ def _pieces(
             columns,
             verify=settings.verify,
             times_us=settings.times_us,
+            threads=settings.threads,
         )
         try:
             for table in tables:

@@ -223,11 +223,13 @@ def read_segment(
     *,
     verify: bool = True,
     times_us: TimeRange = ALL_TIMES,
+    threads: bool = True,
 ) -> Iterator[pa.Table]:
     """The segment's records with offsets in [first, end), a table a row group.
 
     Row groups outside the offsets or the times are skipped; rows are cut to the offsets, not to
     the times. ObjectNotFoundError means that the file is gone: plan again from the newest state.
+    Columns of large row groups are decoded side by side, unless other readers have the cores.
     """
     key = topic_folder + segment.path
     last = segment.last_offset - segment.base_offset
@@ -236,7 +238,7 @@ def read_segment(
     # Deltas are needed to cut, to go on behind a row group, and for rows without other columns.
     simple = whole and columns and segment.count <= ROW_GROUP_ROWS
     cutting = [] if "offset_delta" in columns or simple else ["offset_delta"]
-    threads = segment.count >= THREADS_ROWS_MIN
+    threads = threads and segment.count >= THREADS_ROWS_MIN
     try:
         with store.open_input(key) as source:
             _check_size(key, segment, source.size())

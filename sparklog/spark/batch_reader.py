@@ -69,6 +69,7 @@ class SparklogReader(DataSourceReader):
             columns=self._options.columns,
             times_us=self._pushed.times_us,
             fail_on_data_loss=self._options.fail_on_data_loss,
+            threads=False,  # Spark has given the cores to its tasks
         )
         return read_task(self._options, partition, settings)
 

@@ -25,6 +25,10 @@ SETTINGS = {
     DOMAIN_SOCKET: "true",
     # Off by default: filters on partition, offset and timestamp would read everything.
     PUSHDOWN: "true",
+    # Writing hands rows to Python in batches: larger ones than 10,000 rows cost a fifth less, and
+    # a bound by bytes keeps those of large records small.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
 }
 """Right on every machine and cluster."""
 

@@ -73,7 +73,9 @@ class StreamReaderBase(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The records of one task, in offset order within each topic-partition."""
         assert isinstance(partition, TaskRanges)
         settings = ReadSettings(
-            columns=self._options.columns, fail_on_data_loss=self._options.fail_on_data_loss
+            columns=self._options.columns,
+            fail_on_data_loss=self._options.fail_on_data_loss,
+            threads=False,  # Spark has given the cores to its tasks
         )
         return read_task(self._options, partition, settings)
 
