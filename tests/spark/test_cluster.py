@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sparklog.errors import InvalidConfigError, InvalidInputError
-from sparklog.spark import session
+from sparklog.spark import pack_env, session
 from sparklog.spark.pack_env import main, pack
 from tests.spark.cluster_job import ROWS
 
@@ -106,9 +106,19 @@ def test_packed_environment_runs_where_it_is_unpacked(tmp_path, archive):
     assert {"sparklog", "pyarrow", "numpy"} <= set(archive.distributions)
 
 
-def test_pack_of_what_is_not_installed_names_it_and_leaves_nothing(tmp_path, capsys):
+def test_pack_that_fails_half_way_leaves_nothing(tmp_path, monkeypatch, capsys):
+    def full(*_):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(pack_env, "_add_this_package", full)
+    monkeypatch.setattr(pack_env, "_add_tree", lambda *_: None)
+    assert main([str(tmp_path / "out.tar.gz")]) == 1
+    assert "no space left" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_pack_of_what_is_not_installed_names_it(tmp_path, capsys):
     with pytest.raises(InvalidInputError, match="no-such-thing is not installed"):
         pack(tmp_path / "out.tar.gz", ["no-such-thing"])
     assert main([str(tmp_path / "out.tar.gz"), "--with", "no-such-thing"]) == 1
     assert "pip install no-such-thing" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
