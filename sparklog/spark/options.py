@@ -14,6 +14,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from sparklog.errors import InvalidConfigError
@@ -109,7 +110,7 @@ class StoreOptions:
             raise InvalidConfigError(
                 "option path is missing: the root of the log, such as ./data/log or s3://bucket/x"
             )
-        return cls(path, json.dumps(storage, sort_keys=True))
+        return cls(_absolute(path), json.dumps(storage, sort_keys=True))
 
 
 @dataclass(frozen=True)
@@ -240,6 +241,11 @@ def _take_bounds(reader: OptionReader) -> tuple[StartPoint | None, StartPoint | 
     elif end_by_time is not None:
         ending = StartPoint.at_times(end_by_time, "latest")
     return starting, ending
+
+
+def _absolute(path: str) -> str:
+    """A local path as the driver means it: tasks run in other folders."""
+    return path if "://" in path else str(Path(path).absolute())
 
 
 def _starting_offsets(text: str) -> StartPoint:

@@ -100,6 +100,16 @@ def test_options_of_a_kafka_client_are_named_in_one_warning(caplog):
     assert "kafka.bootstrap.servers, kafka.ssl.keystore" in record.getMessage()
 
 
+@pytest.mark.parametrize("path", ["s3://bucket/log", "file:///data/log", "/data/log"])
+def test_root_that_means_the_same_everywhere_stays(path):
+    assert options(path=path).store.path == path
+
+
+def test_relative_root_is_the_drivers(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert options(path="data/log").store.path == str(tmp_path / "data" / "log")
+
+
 def test_units_of_time_and_size_are_understood():
     found = options(maxTriggerDelay="2m", maxBytesPerTrigger="64MB", minOffsetsPerTrigger="5")
     assert (found.max_trigger_delay_ms, found.max_bytes) == (120_000, 64 << 20)
